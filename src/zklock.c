@@ -49,10 +49,10 @@ typedef struct SharedPart
 	const char *name;			/* also of its tranche of LWLocks */
 	Size		(*size) (void);
 	void		(*attach) (void *memory, LWLockPadded *locks, bool is_new);
-	int			nlocks;			/* "locks" are NULL if there are none, or if
-								 * the part is not new */
-	Size		(*hash_size) (void);	/* of the hash table that attach
-										 * makes; NULL: none */
+	int			nlocks;			/* "locks" is NULL if the part has none, or is
+								 * not new */
+	Size		(*hash_size) (void);	/* size of the hash table that attach
+										 * makes; NULL: there is none */
 } SharedPart;
 
 static const SharedPart shared_parts[] = {

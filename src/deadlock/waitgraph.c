@@ -20,10 +20,10 @@
  *	 The inner mutex is among its holds, so a waiter for one lease that stands
  *	 behind a waiter for three is stuck behind the latter's node.
  * - A node may wait for its own holds as well as for the holds of others.
- * The backend that has the last lease may wait for a row of the backend that
- * waits for that lease.  This is a circle of one node, of which PostgreSQL
- * sees only half.  A transaction that uses a detached claim may be such a
- *   circle, too, because it has no advisory lock.
+ *	 The backend that has the last lease may wait for a row of the backend
+ *	 that waits for that lease.  This is a circle of one node, of which
+ *	 PostgreSQL sees only half.  A transaction that uses a detached claim may
+ *	 be such a circle, too, because it has no advisory lock.
  *
  * src/deadlock/waitgraph.c
  *

@@ -42,9 +42,9 @@ extern const char *zkl_wait_publisher_text(uint64 *serial);
 extern int	zkl_wait_publisher_timeout_ms(void);
 
 /*
- * search: from now on, the record of this claim says that a search with this
- * nonce has begun; 0: that none has.  confirm: it will confirm these nonces
- * as soon as its backend has computed the holders again.
+ * set_search: from now on, the record of this claim says that a search with
+ * this nonce has begun; 0: that none has.  set_confirms: it will confirm
+ * these nonces as soon as its backend has computed the holders again.
  */
 extern void zkl_wait_publisher_set_search(int64 claim, int64 nonce);
 extern void zkl_wait_publisher_set_confirms(int64 claim, const int64 *nonces,

@@ -28,8 +28,8 @@
 #include "worker/request/sessionlog.h"
 
 /*
- * A larger result is of no use, and the backend would have to keep it in
- * memory as well.
+ * The largest result: a larger one is of no use, and the backend would have
+ * to keep it in memory as well.
  */
 #define ANSWER_MAX		(64 * 1024 * 1024)
 #define NODES_AT_FIRST	64
@@ -42,8 +42,8 @@
 #define CHILDREN_MAX	10000
 
 /*
- * A command may be the reason why its connections end.  It ends with the last
- * of so many, or it would disturb all others for ever.
+ * A command may itself be the reason why connections end.  So it ends after
+ * this many of them; otherwise it would disturb all others for ever.
  */
 #define LOST_MAX		5
 
@@ -51,11 +51,12 @@
 typedef enum ItemKind
 {
 	ITEM_QUORUM,				/* a check by a quorum, before the reads */
-	ITEM_DIRECTORY_DATA,		/* up to CHILDREN, numbers are a ZklWhere */
+	ITEM_DIRECTORY_DATA,		/* from here to CHILDREN, the number is a
+								 * ZklWhere */
 	ITEM_DIRECTORY_STAT,
 	ITEM_CHILDREN,				/* children of the directory */
-	ITEM_WALKED_STAT,			/* up to NODE_STAT, numbers are indexes in the
-								 * survey */
+	ITEM_WALKED_STAT,			/* from here to NODE_STAT, the number is an
+								 * index in the survey */
 	ITEM_WALKED,				/* children */
 	ITEM_NODE_DATA,
 	ITEM_NODE_STAT,				/* of a znode whose data may not be read */
@@ -75,17 +76,19 @@ typedef struct Run
 	int			nlost;			/* attempts that ended with the connection */
 	ZklCommand	command;
 
-	MemoryContext context;		/* has all that follows; reset at each attempt */
+	MemoryContext context;		/* context of all fields below; reset at each
+								 * attempt */
 	ZklListing	survey;
 	int			max_nodes;
 	Size		size;			/* approximate size of the survey */
 	const char *text;			/* to write */
-	int			version;		/* of the data to overwrite; -1: any */
+	int			version;		/* version of the data to overwrite; -1: any */
 	int64		czxid;			/* of the znode, once its data were read */
-	int			refused_version;	/* the version because of which an earlier
-									 * attempt's write was refused; -1 if none */
+	int			refused_version;	/* the version that an earlier attempt
+									 * read before its write was refused; -1:
+									 * none */
 	int64		refused_czxid;
-	ZklCommandOutcome outcome;	/* the worst so far */
+	ZklCommandOutcome outcome;	/* the worst outcome so far */
 } Run;
 
 static Run	runs[ZKL_COMMANDS];
@@ -169,8 +172,8 @@ zkl_command_runner_take(void)
 				 runs[i].command.patience != ZKL_PATIENCE_WAIT)
 		{
 			/*
-			 * A command that an acquire needs waits as long as the acquire
-			 * does.  Any other one would wait for a reply that will certainly
+			 * Only a command that an acquire needs goes on, as long as the
+			 * acquire waits.  For any other command, a reply will certainly
 			 * not come.
 			 */
 			zkl_mailbox_finish(i, runs[i].serial, ZKL_COMMAND_AWAY, NULL, 0);
@@ -267,8 +270,8 @@ stop(Run *run)
  */
 
 /*
- * Ask for all that is known from the start.  What the attempt before has asked
- * and learnt is forgotten, but for what was refused.
+ * Begin an attempt.  All that the previous attempt has learnt is forgotten,
+ * except what was refused.
  */
 static void
 begin(Run *run)
@@ -356,8 +359,8 @@ static void
 ask_directories(Run *run)
 {
 	/*
-	 * The ZooKeeper server of this session may not know yet what other
-	 * sessions have already seen.
+	 * The connected ZooKeeper server may not know yet what other sessions
+	 * have already seen.
 	 */
 	if (run->command.kind == ZKL_COMMAND_SURVEY)
 		zkl_ask_check(&run->asker, ITEM_QUORUM);
@@ -411,7 +414,10 @@ ask_write(Run *run)
 	zkl_ask_write(&run->asker, ITEM_WRITE, target_of(run), run->text, run->version);
 }
 
-/* The znode that the command names: a child of the directory, or that itself. */
+/*
+ * The path of the znode that the command names: a child of the directory, or
+ * the directory itself.
+ */
 static const char *
 target_of(const Run *run)
 {
@@ -569,8 +575,9 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 }
 
 /*
- * May the walk go on with so many more znodes?  It asks before it lists: a
- * very long list would hold up the requests of other clients.
+ * May the walk go on with this many more znodes?  The walk checks this before
+ * it lists, because a very long list would hold up the requests of other
+ * clients.
  */
 static bool
 may_walk(Run *run, int nchildren)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  The background worker that holds a session: one for each session.
+ *	  The background worker that holds the ZooKeeper session.
  *
  * It never runs SQL.  It exits with 1 whenever PostgreSQL must start it again:
  * the session stays alive meanwhile, and the next worker continues it from
@@ -155,7 +155,7 @@ start_up(void)
 	warn_unless_candidate();
 }
 
-/* The first write would tell; but then it is late. */
+/* Check now: the first write would also fail, but late. */
 static void
 warn_unless_candidate(void)
 {
@@ -470,8 +470,7 @@ drain(void)
 		   zkl_session_is_open())
 	{
 		/*
-		 * A reply may decide about the next request of a run, which is sent
-		 * below.
+		 * A reply may lead to the next request of a run, which is sent below.
 		 */
 		wait_for_something();
 		zkl_session_keeper_handle_events();

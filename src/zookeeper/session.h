@@ -3,14 +3,14 @@
  * session.h
  *	  One ZooKeeper session, on the single-threaded client.
  *
- * The worker's wait loop drives the client: it asks zkl_session_interest what
- * to wait for, waits, tells zkl_session_process what is ready, and then takes
- * the events.  Nothing in here waits, except for names being resolved when a
- * session is opened.
+ * The worker's wait loop drives the client: it learns from
+ * zkl_session_interest what to wait for, waits, tells zkl_session_process
+ * what is ready, and then takes the events.  Nothing in here waits, except
+ * for names being resolved when a session is opened.
  *
  * Every request becomes exactly one event that answers it.
  *
- * Called only by the worker's files.  There is one session a process.  This is
+ * Called only by the worker's files.  Each process has one session.  This is
  * the interface of all files of this folder; sessionint.h is what they share.
  *
  * src/zookeeper/session.h
@@ -66,10 +66,10 @@ typedef struct ZklSessionEvent
 	ZklTicketEvent reply;		/* its strings are freed with the event */
 
 	/* UNDONE: the outcome that made the batch fail */
-	ZklOutcome	cause;			/* of this operation, if that made the batch
-								 * fail; or OK */
-	ZklOutcome	stamp;			/* of the stamp, if that made the batch fail:
-								 * ABSENT, REFUSED; or OK */
+	ZklOutcome	cause;			/* this operation's outcome, if it made the
+								 * batch fail; or OK */
+	ZklOutcome	stamp;			/* the stamp's outcome, if it made the batch
+								 * fail: ABSENT, REFUSED; or OK */
 
 	char	   *data;			/* WATCH, WATCH_SELF; ANSWER: its beginning;
 								 * NULL: none */
@@ -82,7 +82,7 @@ typedef struct ZklSessionEvent
 	int			numchildren;
 } ZklSessionEvent;
 
-/* What identifies a session, so that another process can carry it on. */
+/* What identifies a session, so that another process can continue it. */
 typedef struct ZklSessionId
 {
 	int64_t		id;				/* 0 if there is none */
@@ -91,11 +91,12 @@ typedef struct ZklSessionId
 
 /*
  * TLS for the handles that are opened from now on, in sessiontls.c.  set_tls
- * takes three files, whose permissions are good, with what was read from them;
- * the path is "" if this server has no certificate and key.  It returns NULL,
- * or what is wrong with the file *faulty; then all stays as it was.  *changed
- * becomes true, as the result of end_tls is, if it is not what was in use
- * before.  Then the open handle has lost its connection: abandon it.
+ * takes three files, whose permissions are good, with what was read from
+ * them; the path is "" if this server has no certificate and key.  It returns
+ * NULL, or what is wrong with the file *faulty; then all stays as it was.
+ * *changed becomes true if this is not what was in use before; end_tls
+ * returns the same.  Then the open handle has lost its connection, and the
+ * caller abandons it.
  */
 typedef enum ZklTlsFile
 {
@@ -118,9 +119,10 @@ extern const char *zkl_session_set_tls(const ZklTlsText *texts,
 extern bool zkl_session_end_tls(void);
 
 /*
- * This server's own certificate, of the files that were set last: from when to
- * when it is valid, in seconds since 1970; and whether it is signed, whatever
- * the time, by an authority in the file ZKL_TLS_CA.  False: there is none.
+ * This server's own certificate, from the files that were set last: the span
+ * in which it is valid, in seconds since 1970; and whether an authority in
+ * the file ZKL_TLS_CA has signed it, regardless of the time.  False: there is
+ * none.
  */
 typedef struct ZklCertificate
 {
@@ -132,8 +134,9 @@ typedef struct ZklCertificate
 extern bool zkl_session_certificate(ZklCertificate *certificate);
 
 /*
- * Set a callback: does the server in zklock.hosts, counted from 0, have a name,
- * and that name this address?  Call this before a handle is opened.
+ * Set a callback: is the server in zklock.hosts, counted from 0, given by a
+ * name, and does that name have this address?  Call this before a handle is
+ * opened.
  */
 extern void zkl_session_find_names(bool (*is_name_of) (int server,
 													   const char *address));
@@ -169,8 +172,8 @@ extern void zkl_session_abandon(void);
 
 /*
  * Give up the connection, and try another server.  The second function is for
- * a reply that takes too long to arrive: if it is that to a read, the outcome
- * is REFUSED with ZKL_FAILURE_TOO_LONG.
+ * a reply that takes too long to arrive: if it is the reply to a read, the
+ * outcome is REFUSED with ZKL_FAILURE_TOO_LONG.
  */
 extern void zkl_session_break_connection(void);
 extern void zkl_session_break_reply(void);
@@ -202,7 +205,7 @@ extern void zkl_session_free_event(ZklSessionEvent *event);
 extern void zkl_session_sign(ZklSign sign);
 extern bool zkl_session_may_sign(void);
 
-/* When the sign that is under way was sent; 0 if none is. */
+/* When the sign that is under way was sent; 0: none is under way. */
 extern int64_t zkl_session_sign_sent(void);
 
 /*
@@ -212,7 +215,7 @@ extern int64_t zkl_session_sign_sent(void);
 extern int64_t zkl_session_received_at(void);
 extern int64_t zkl_session_frame_since(void);
 
-/* What a write proves that is sent from now on; see safeuntil.h. */
+/* Note what each write that is sent from now on proves; see safeuntil.h. */
 extern void zkl_session_set_provable(int64_t provable);
 
 /* May requests be sent now? */
@@ -317,9 +320,9 @@ extern void zkl_session_delete(ZklSessionTag tag, const char *path);
 
 /*
  * Several creates of tickets, or several deletes, that are done together or
- * not at all.  Each becomes an event of its own, in this order.  UNDONE stands
- * for all that ZooKeeper has answered but OK.  "stamp" is a znode of which the
- * session writes the data, for creates; NULL for deletes.
+ * not at all.  Each becomes an event of its own, in this order.  If ZooKeeper
+ * answers anything but OK, the outcome of each is UNDONE.  "stamp": for
+ * creates, a znode whose data the session writes; NULL for deletes.
  */
 #define ZKL_SESSION_BATCH_SIZE	64
 
@@ -328,8 +331,8 @@ typedef struct ZklSessionOperation
 	ZklSessionTag tag;
 	const char *path;
 	const char *data;			/* of the ticket to create; NULL: delete */
-	ZklParents	parents;		/* of a create; a batch has its directories
-								 * made before it, and only the nearest */
+	ZklParents	parents;		/* of a create; for a batch, only the nearest
+								 * directory is made, before the batch */
 } ZklSessionOperation;
 
 extern void zkl_session_batch(const ZklSessionOperation *operations,

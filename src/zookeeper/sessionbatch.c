@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionbatch.c
- *	  Several creates or deletes as one transaction of ZooKeeper's.
+ *	  Several creates or deletes as one ZooKeeper transaction.
  *
  * ZooKeeper does all of a BATCH or nothing.  A batch becomes one event for each
  * of its operations: all OK, all UNKNOWN, or all UNDONE.
@@ -40,7 +40,7 @@ typedef struct Batch
 	ZklTraffic	traffic;		/* of each operation */
 	bool		is_stamped;
 	int64		sent_at;
-	int64		provable;		/* then */
+	int64		provable;		/* by a write at sent_at */
 	struct Stat stamp;
 	zoo_op_result_t results[ZKL_SESSION_BATCH_SIZE + 1];
 	int			noperations;
@@ -174,10 +174,10 @@ on_batch(int rc, const void *data)
 }
 
 /*
- * Which operation says why ZooKeeper has done nothing?  The results before its
- * own say that all is well, and those behind it that they were not looked at.
- * -1: the stamp does, or none: then ZooKeeper has refused the transaction as such,
- * and the client gives each operation that code.
+ * The operation that made the transaction fail.  Results before it are ZOK,
+ * and results behind it say that the operation was not tried.  -1: the write
+ * to the stamp failed; or ZooKeeper has refused the whole transaction, and
+ * the client gives each operation the same code.
  */
 static int
 find_failure(const Batch *batch)
@@ -214,12 +214,12 @@ note_created(const Batch *batch, int i, ZklSessionEvent *event)
 {
 	const char *slash = strrchr(batch->operations[i].created, '/');
 
-	/* As the client itself does with an answer that it does not expect. */
+	/* Fail as the client itself does at an answer that it does not expect. */
 	if (slash == NULL)
 		abort();
 	event->reply.name = zkl_session_copy(slash + 1);
 	event->reply.czxid = batch->stamp.mzxid;
-	/* The session's connection has brought the answer. */
+	/* The connection is the session's own, so the session owns the znodes. */
 	event->reply.ours = true;
 	event->ctime_ms = batch->stamp.mtime;
 }

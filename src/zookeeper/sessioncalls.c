@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * sessioncalls.c
- *	  The requests to ZooKeeper, signs of life among them, and from their
- *	  completions to events.
+ *	  The requests to ZooKeeper, signs of life among them, and the events that
+ *	  their completions become.
  *
  * A CALL is a request under way.  Its completion turns it into one event: a
  * REPLY to a ticket, or an ANSWER to an ask.  Each call becomes exactly one
- * event.  If the handle is closed first, the client completes the call in
- * there, and the event's outcome is UNKNOWN.  See sessionhandle.c for what a
- * callback may do.
+ * event.  If the handle is closed first, the client completes the call while
+ * it closes, and the event's outcome is UNKNOWN.  See sessionhandle.c for
+ * what a callback may do.
  *
  * A SIGN OF LIFE keeps the session alive, or proves that it lives.  It is no
  * call, because only one is under way at a time, and its reply concerns the
@@ -32,7 +32,7 @@ typedef struct ZklSessionCall
 	ZklSessionTag tag;
 	ZklTraffic	traffic;		/* of the deciding request */
 	int64		sent_at;
-	int64		provable;		/* then */
+	int64		provable;		/* by a write at sent_at */
 	int			data_size;		/* how many bytes of the data are kept */
 	int			parts;			/* completions still to come */
 	int			refusal;		/* why a directory above could not be made */
@@ -174,8 +174,8 @@ finish_call(ZklSessionCall *call, int rc)
 }
 
 /*
- * Each once a handle: each caller gets an error anyway, and a log that repeats
- * it for every request would hide the rest.
+ * Log each once for a handle: each caller gets an error anyway, and a log
+ * that repeats it for every request would hide the rest.
  */
 static void
 log_denial(ZklFailure failure)
@@ -477,8 +477,8 @@ zkl_session_downgrade(ZklSessionTag tag, const char *writer, int version,
 	zoo_op_t	ops[2];
 
 	/*
-	 * With the version, so that a request that another client has written
-	 * since is not deleted unread.
+	 * Delete this version only, so that a request that another client has
+	 * written since is not deleted unread.
 	 */
 	zoo_delete_op_init(&ops[0], writer, version);
 	zoo_create_op_init(&ops[1], reader, data, strlen(data),
@@ -489,10 +489,10 @@ zkl_session_downgrade(ZklSessionTag tag, const char *writer, int version,
 }
 
 /*
- * The code comes from the first operation that failed.  If there is no znode
- * to delete, that is the delete: once the delete is allowed, the directory
- * exists, too.  And if the delete succeeds, this session has made no reader's
- * znode yet.  One that exists nevertheless is forged, which counts as a
+ * The code comes from the first operation that failed.  ZNONODE comes from
+ * the delete: once the delete is allowed, the directory exists, too.  And if
+ * the delete succeeds, this session has made no reader's znode yet.  A
+ * reader's znode that exists nevertheless is forged, which counts as a
  * refusal.
  */
 static void
@@ -542,9 +542,7 @@ on_checked(int rc, const void *data)
 	finish_call(unconstify(void *, data), is_answer(rc) ? ZOK : rc);
 }
 
-/*
- * The quorum has also decided about an error that a multi finds in the tree.
- */
+/* An error that a multi finds in the tree was decided by a quorum, too. */
 static bool
 is_answer(int rc)
 {
@@ -587,8 +585,8 @@ void
 zkl_session_unwatch(const char *path)
 {
 	/*
-	 * ZooKeeper keeps the watch as long as the connection lives, so it is
-	 * asked to remove it.  Without a connection it has none.
+	 * ZooKeeper keeps the watch as long as the connection lives, so request
+	 * its removal.  Without a connection there is no watch.
 	 */
 	if (zkl_session_is_usable() &&
 		zoo_aremove_all_watches(zkl_session_state.handle, path, ZWATCHTYPE_DATA, 0,
@@ -683,8 +681,8 @@ on_proof(int rc, const void *data)
 	ZKL_FAULT_POINT("heartbeat-answered");
 
 	/*
-	 * Only this reply shows that the connection is of use, so the next
-	 * attempts to connect may be made at full speed, and are given up early.
+	 * Only the reply to a proof shows that the connection is of use.  So the
+	 * next attempts to connect are made at full speed, and given up early.
 	 */
 	if (!zkl_session_state.closing && is_answer(rc))
 	{

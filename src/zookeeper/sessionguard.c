@@ -117,9 +117,9 @@ leave(const char *server)
 }
 
 /*
- * By now the slot in shared memory is given back.  What comes next are the
- * exit handlers of libraries.  OpenSSL's handler frees memory, and another
- * fault in there would end the process by a signal.
+ * By now the slot in shared memory is given back.  The exit handlers of
+ * libraries come next.  OpenSSL's handler frees memory, and another fault in
+ * there would end the process by a signal.
  */
 static void
 end_at_once(int code, Datum arg)

@@ -175,8 +175,8 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	connects = has_no_connection();
 
 	/*
-	 * During a pause between two attempts, do not ask the client, because
-	 * that would make it connect.
+	 * During a pause between two attempts, do not call the client, because
+	 * the call would make it connect.
 	 */
 	if (connects && now < zkl_session_state.attempt_at)
 	{
@@ -203,7 +203,7 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	if (*fd >= 0 && connects)
 	{
 		zkl_session_state.sockets++;
-		/* Programs that the server starts must not keep it open. */
+		/* Programs that the server starts must not keep the socket open. */
 		fcntl(*fd, F_SETFD, FD_CLOEXEC);
 		zkl_session_state.connecting_since = 0;
 	}
@@ -332,9 +332,9 @@ note_attempt(void)
 	if (pause > 0)
 	{
 		/*
-		 * Without trust, the next round has little chance either.  Pause,
-		 * because many servers that go on trying would burden ZooKeeper with
-		 * TLS handshakes.
+		 * If TLS failed for want of trust, the next round has little chance
+		 * either.  Pause, because many servers that go on trying would burden
+		 * ZooKeeper with TLS handshakes.
 		 */
 		if (zkl_session_state.mistrusts >= zkl_session_state.nservers)
 			pause = zkl_session_state.timeout_ms / 4 +
@@ -404,7 +404,7 @@ zkl_session_break_connection(void)
 	give_up("did not answer in time");
 }
 
-/* The reply that is arriving is that to the oldest request without one. */
+/* The reply that is arriving belongs to the oldest request without a reply. */
 void
 zkl_session_break_reply(void)
 {
@@ -463,8 +463,8 @@ zkl_session_free_event(ZklSessionEvent *event)
 }
 
 /*
- * A callback cannot report that it is out of memory; the client itself aborts
- * then.
+ * A callback cannot report that it is out of memory, so abort, as the client
+ * itself does.
  */
 void *
 zkl_session_allocate(size_t size)
@@ -627,7 +627,7 @@ zkl_session_is_usable(void)
 	return zkl_session_state.barrier_sent && zkl_session_is_connected();
 }
 
-/* If this fails, requests are only slower. */
+/* Ignore a failure, which only makes requests slower. */
 void
 zkl_session_cork(bool on)
 {

@@ -16,8 +16,8 @@
 
 typedef struct ZklSessionState
 {
-	int64		provable;		/* what a write proves that is sent from now
-								 * on */
+	int64		provable;		/* what each write that is sent from now on
+								 * proves */
 	int64		requests;
 	uint32		sockets;		/* that the client has opened so far */
 	char		server[80];		/* the server of the last connect */
@@ -53,7 +53,7 @@ typedef struct ZklSessionState
 	int			attempts;		/* attempts to connect since the last reply to
 								 * a proof */
 	int64		attempt_at;		/* when the next attempt may be made */
-	int64		attempted_at;	/* when the last one began, or before */
+	int64		attempted_at;	/* when the last attempt began, or earlier */
 	int			idle_turns;
 	int64		received_at;	/* when bytes last came; 0: never */
 	int64		frame_since;	/* since when a part of a frame has been
@@ -103,10 +103,13 @@ extern bool zkl_session_tls_drop(void);
  */
 extern void zkl_session_note_failure(bool is_mistrusted, const char *format,...) pg_attribute_printf(2, 3);
 
-/* Keep the reason that a line of the client's log says. */
+/* Keep the reason that a line of the client's log gives. */
 extern void zkl_session_note_client_error(const char *text);
 
-/* What an error number says about a server; 0: it has closed the connection. */
+/*
+ * The text of an error number about a server; 0: the server has closed the
+ * connection.
+ */
 extern void zkl_session_describe_errno(int code, char *reason, size_t size);
 
 /*

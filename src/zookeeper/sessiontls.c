@@ -11,9 +11,9 @@
  *		library <- pair of sockets -> pump <- TLS on its socket -> server
  *
  * The library notices nothing, and nothing leaves this process in clear.
- * Whatever the library does, the pump follows: a descriptor that is not the
- * end of the pair is a new connection, and the end of the pair's other side
- * is the end of the connection.
+ * Whatever the library does, the pump follows.  If the library's descriptor
+ * is not its end of the pair, it has made a new connection.  If it closes its
+ * end of the pair, the connection ends.
  *
  * The pump never waits, except for the end of a session; see end_close.  Its
  * buffers have a fixed size.  If one side does not read, the pump does not
@@ -70,7 +70,7 @@ typedef struct Flow
 static struct
 {
 	SSL_CTX    *context;		/* NULL: TLS is not in use */
-	uint64		hash;			/* of the texts that it was made from */
+	uint64		hash;			/* hash of the texts from which it was made */
 
 	/* The pump of one connection. */
 	SSL		   *ssl;			/* NULL: there is none */
@@ -85,7 +85,7 @@ static struct
 	Flow		up;				/* to the library */
 	Flow		down;			/* to the server */
 
-	/* The library's end, also after the pump's. */
+	/* The library's end of the pair; it stays when the pump has ended. */
 	bool		is_readable;
 	bool		wants_room;		/* the library waits until it can write */
 }			tls;
@@ -196,7 +196,11 @@ make_context(const ZklTlsText *texts, int *faulty, const char **fault)
 	if (context == NULL || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1)
 		elog(ERROR, "could not make a context for TLS");
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-	/* Refuse a key with a passphrase: no terminal is there to ask for it. */
+
+	/*
+	 * Refuse a key with a passphrase: there is no terminal at which to enter
+	 * it.
+	 */
 	SSL_CTX_set_default_passwd_cb_userdata(context, "");
 	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
@@ -337,9 +341,9 @@ expect_server(void)
 
 /*
  * Move what can be moved without a wait.  Each step may end the connection.
- * OpenSSL waits until the socket is connected, like for anything else.  What
- * the server has sent comes before what goes to it: it may say why the server
- * does not read any more.
+ * OpenSSL also waits until the socket is connected.  Read from the server
+ * before writing to it: the server may have said why it does not read any
+ * more.
  */
 static void
 pump(void)
@@ -382,7 +386,7 @@ read_server(void)
 	return n > 0;
 }
 
-/* If the library has closed its end, drop what it does not want any more. */
+/* If the library has closed its end, drop the bytes that it will not read. */
 static bool
 write_library(void)
 {
@@ -512,7 +516,7 @@ zkl_session_tls_drop(void)
 	close(tls.socket);
 	close(tls.inner);
 	tls.is_readable = true;
-	/* Requests may contain passwords. */
+	/* Erase the buffers, because requests may contain passwords. */
 	explicit_bzero(&tls.up, sizeof(tls.up));
 	explicit_bzero(&tls.down, sizeof(tls.down));
 	return result;
@@ -560,7 +564,7 @@ zkl_session_tls_close(zhandle_t *handle)
 
 #else							/* ZKL_HAS_TLS */
 
-/* The settings cannot be set without TLS, so this is not reached. */
+/* Without TLS, the settings cannot be set, so this is not reached. */
 const char *
 zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 {

@@ -51,7 +51,7 @@ typedef struct Ask
 	int			data_size;		/* DATA */
 	int			version;		/* WRITE */
 	ZklCreateMode mode;			/* CREATE */
-	ZklParents	parents;		/* NONE, until that has failed */
+	ZklParents	parents;		/* NONE at first; another mode after a failure */
 } Ask;
 
 static MemoryContext context;
@@ -80,7 +80,7 @@ zkl_ask_start(void)
 }
 
 /*
- * Asking
+ * Making asks
  */
 
 void
@@ -212,8 +212,8 @@ zkl_ask_cancel(ZklAsker *asker)
  */
 
 /*
- * If the ask cannot be sent now, it is lost.  If it waited, it might be sent
- * when the session has expired, and then it would be out of date.
+ * If the ask cannot be sent now, it is lost.  If it waited, the session might
+ * expire before it is sent, and then it would be out of date.
  */
 void
 zkl_ask_send_urgent(ZklAsker *asker)

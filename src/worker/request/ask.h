@@ -73,7 +73,10 @@ extern void zkl_ask_create(ZklAsker *asker, int what, const char *path,
 						   const char *data, ZklCreateMode mode);
 extern void zkl_ask_delete(ZklAsker *asker, int what, const char *path);
 
-/* Write over this version, or -1: into a persistent znode that is made. */
+/*
+ * Write the data over this version of the znode; -1: create a persistent
+ * znode with them.
+ */
 extern void zkl_ask_put(ZklAsker *asker, int what, const char *path,
 						const char *data, int length, int version);
 

@@ -24,20 +24,24 @@
 #include "worker/request/ask.h"
 #include "worker/request/batches.h"
 
-/* Of each kind.  The second one is worked on while the first is answered. */
+/*
+ * Batches of each kind.  ZooKeeper processes the second one while it answers
+ * the first.
+ */
 #define ON_THE_WAY		2
 
 /* ZooKeeper refuses what is larger than its jute.maxbuffer, by default a megabyte. */
 #define BATCH_BYTES		65536
-#define OPERATION_BYTES	128		/* besides its texts */
+#define OPERATION_BYTES	128		/* of an operation, besides its texts */
 
 #define STAMPS			"/" ZKL_PATH_RESERVED "/batches"
 
 typedef struct Batch
 {
-	int			on_the_way;		/* batches, or what went out in their place */
+	int			on_the_way;		/* batches, or the single requests in their
+								 * place */
 	int			noperations;
-	int			nrequests;		/* with directories and lists */
+	int			nrequests;		/* including directories and lists */
 	int			bytes;
 	ZklEntry   *entries[ZKL_SESSION_BATCH_SIZE];
 	ZklSessionOperation operations[ZKL_SESSION_BATCH_SIZE];
@@ -50,7 +54,7 @@ static struct
 {
 	char		directory[ZKL_ROOT_SIZE + sizeof(STAMPS)];
 	ZklAsker	asker;			/* has one ask at most */
-	int64		asked_for;		/* the session for which it was last asked */
+	int64		asked_for;		/* the session for which it was last requested */
 	int64		made_for;		/* the session for which there is a stamp */
 	int64		refused_for;	/* the session that has no batches; 0: none */
 }			stamp;
@@ -91,7 +95,7 @@ zkl_batches_are_open(ZklRequest request)
 	return batch_of(request)->on_the_way < ON_THE_WAY;
 }
 
-/* What it adds to the request, or a little more. */
+/* The bytes that an operation adds to the request, or a little more. */
 static int
 bytes_of(const ZklSessionOperation *operation)
 {
@@ -165,8 +169,8 @@ send_batch(Batch *batch)
 }
 
 /*
- * Behind the creates, and in the same packet.  If the batch fails, the ticket
- * sends its create again when its list is answered.
+ * The lists go behind the creates, in the same packet.  If the batch fails,
+ * the ticket sends its create again when its list is answered.
  */
 static void
 send_lists(const Batch *batch)
@@ -197,7 +201,10 @@ zkl_batches_answered(const ZklSessionEvent *event)
 	batch->on_the_way--;
 	if (event->reply.outcome == ZKL_OUTCOME_UNDONE)
 		pg_atomic_fetch_add_u64(&zkl_server_stat->batches_undone, 1);
-	/* The znode was deleted by other hands, or must not be written. */
+
+	/*
+	 * Another client has deleted the stamp, or ZooKeeper refuses the write.
+	 */
 	if (event->stamp == ZKL_OUTCOME_ABSENT)
 		stamp.made_for = 0;
 	else if (event->stamp == ZKL_OUTCOME_REFUSED)
@@ -208,13 +215,18 @@ zkl_batches_answered(const ZklSessionEvent *event)
  * The stamp
  */
 
-/* NULL: there is none yet.  In the memory of the worker's turn. */
+/*
+ * The path of the stamp, in the memory of the worker's turn; NULL: there is
+ * none yet.
+ */
 static const char *
 stamp_path(void)
 {
 	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
-	/* What came due before that still comes here. */
+	/*
+	 * Operations that were added before batches were refused still come here.
+	 */
 	if (!zkl_batches_are_allowed())
 		return NULL;
 	if (stamp.made_for == 0 || stamp.made_for != zkl_session_info->id)

@@ -6,7 +6,8 @@
  * A single create or delete costs ZooKeeper as much as a transaction of many.
  * So what comes due while two batches of its kind are on their way waits for
  * the end of one, and joins the next batch.  Nothing waits while fewer are on
- * their way, and what is alone then goes out as a request of its own.
+ * their way, and an operation that is alone then goes out as a single
+ * request.
  *
  * Called only by sendqueue.c, but for start.
  *

@@ -54,8 +54,8 @@ zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list)
 }
 
 /*
- * The sequence number of a znode behind the ticket's whose client should wait
- * for the ticket but may not; 0 if the child is not such a znode.
+ * If the child is a znode behind the ticket, and its client should wait for
+ * the ticket but may not: its sequence number.  Otherwise 0.
  */
 static int
 number_behind(const ZklTicket *ticket, const char *child)

@@ -48,7 +48,7 @@
  */
 #define HAND_ON_WITHIN	ZKL_MS(1000)
 
-/* In the memory context of the worker's start, which lives as long as it. */
+/* In the memory context of the worker's start, which lives as long as the worker. */
 static pairingheap *timers = NULL;
 
 static void lock(const ZklEntry *entry);
@@ -101,7 +101,7 @@ adopt(ZklEntry *entry, void *arg)
 
 /*
  * The last worker may have died after it took entries off the list.  No
- * backend removes an entry between the look and the mark, because its
+ * backend removes an entry while it is checked and marked, because its
  * partition is locked.
  */
 void
@@ -229,7 +229,7 @@ look_at_owned(ZklEntry *entry, ZklWork *work)
 	if (entry->recheck_asked)
 		add_event(work, ZKL_EVENT_RECHECK);
 	entry->recheck_asked = false;
-	/* This server has deleted the znode. */
+	/* ZKL_EPOCH_NONE: this server has deleted the znode. */
 	if (entry->epoch == ZKL_EPOCH_NONE)
 		add_event(work, ZKL_EVENT_SELF_CHANGED);
 	arm_timer(entry);
@@ -499,9 +499,10 @@ zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
 
 /*
  * A writer that only tries does not block a reader, because its ticket soon
- * goes.  But the name says so for as long as the znode exists, also when the
- * try was granted: then the znode is at the front.  A writer that waits does
- * not take over the ticket of a try; see needs_other_ticket() in grant.c.
+ * goes.  But the name says "try" for as long as the znode exists, even after
+ * the try was granted, when the znode is at the front.  A writer that waits
+ * does not take over the ticket of a try; see needs_other_ticket() in
+ * grant.c.
  *
  * Only the worker writes this field, so it may read it without the lock.  Most
  * steps do not change it.
@@ -546,7 +547,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 
 		/*
 		 * Servers that read together do not take the lock from each other, so
-		 * their numbers tell nothing.
+		 * the numbers of their znodes tell nothing.
 		 */
 		if (entry->ticket.mode != ZKL_MODE_READ &&
 			zkl_entry_comeback(entry) != NULL)
@@ -683,8 +684,8 @@ zkl_entry_state_set_uncontended(ZklEntry *entry)
 }
 
 /*
- * When the request is sent: the last claim may end before the reply, and then
- * the number is used up all the same.
+ * Called when the request is sent, not at its reply: the last claim may end
+ * before the reply, and the number is used up all the same.
  */
 void
 zkl_entry_state_note_downgrade(ZklEntry *entry)
@@ -706,8 +707,7 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 		 */
 		entry->contended = false;
 		entry->answered = false;
-		entry->excludes_superuser = false;	/* the reader's znode does not say
-											 * so */
+		entry->excludes_superuser = false;	/* as no reader's znode does */
 		entry->place = place_of(&entry->ticket);
 
 		/*
@@ -898,8 +898,8 @@ new_generation(ZklEntry *entry)
 	}
 
 	/*
-	 * There may be thousands of detached claims, and the others ask after
-	 * this one.
+	 * Wake only the first of perhaps thousands of detached claims; each of
+	 * the others requests the lock when its turn comes.
 	 */
 	first = zkl_entry_first_detached(entry);
 	if (first != NULL)
@@ -945,7 +945,7 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	zkl_entry_unlock(hash);
 }
 
-/* If all leases are given up by now, what was read counts for none. */
+/* If all leases were given up by now, the limit that was read counts for none. */
 void
 zkl_entry_state_set_limit(ZklEntry *semaphore, int stored)
 {
@@ -993,7 +993,7 @@ want_again(ZklEntry *entry)
 
 		/*
 		 * The claim is for leases, or the entry still has leases.  The
-		 * backend decides what to do about these.
+		 * backend decides what becomes of the leases.
 		 */
 		if (claim->mode == ZKL_MODE_LEASE || entry->nlinked > 0)
 		{
@@ -1047,7 +1047,7 @@ end_hold_limits(ZklEntry *entry, int64 now)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		/* As in the timer's next look. */
+		/* The same rule as in the timer's next look. */
 		if (left == 0)
 			break;
 		left -= claim->state == ZKL_CLAIM_HELD;

@@ -32,7 +32,7 @@ typedef struct ZklWork
 												 * order */
 	bool		retry;			/* delete the stuck znodes of the entry's
 								 * leases */
-	bool		standby;		/* note whether it stands by */
+	bool		standby;		/* note whether the ticket stands by */
 } ZklWork;
 
 /*
@@ -56,7 +56,7 @@ extern ZklEntry *zkl_entry_state_next_due(int64 until, ZklWork *work);
 /* When the next timer fires; PG_INT64_MAX if none is armed. */
 extern int64 zkl_entry_state_wake_at(void);
 
-/* The settings have changed by which timers are computed. */
+/* The settings from which the timers' moments follow have changed. */
 extern void zkl_entry_state_reset_timers(void);
 
 /*

@@ -19,7 +19,10 @@
  */
 #define LIKELY_FOR		ZKL_MS(60000)
 
-/* With this many slots, fewer than 10 of 1,000 directories are forgotten. */
+/*
+ * With this many slots, fewer than 10 of 1,000 directories collide and are
+ * forgotten.
+ */
 #define MAX_NOTED		65536
 
 static char prefix[ZKL_ROOT_SIZE];
@@ -31,7 +34,7 @@ static struct
 	int64		at;
 }			noted[MAX_NOTED];
 
-static int64 voided_until = 0;	/* notes of that moment and before do not
+static int64 voided_until = 0;	/* notes from this moment or before do not
 								 * count */
 
 static bool is_noted(uint32 hash);
@@ -85,10 +88,7 @@ zkl_lock_directory_is_parent_likely(const ZklEntry *entry)
 	return is_noted(parent_hash(entry));
 }
 
-/*
- * Two paths may have one hash.  A wrong guess costs a round trip more, and
- * nothing else.
- */
+/* Two paths may have one hash.  A wrong guess costs only one more round trip. */
 static bool
 is_noted(uint32 hash)
 {

@@ -45,7 +45,8 @@ enum
 };
 
 static Row *rows = NULL;
-static ZklAsker askers[MAX_ROWS];	/* of the rows with the same numbers */
+static ZklAsker askers[MAX_ROWS];	/* the askers of the rows with the same
+									 * indexes */
 static int	nrows = 0;			/* rows that are not free */
 static int64 connected_at;
 
@@ -129,7 +130,7 @@ zkl_orphans_reconnected(void)
 	}
 }
 
-/* This is sent after the barrier of the present connection, or of the next. */
+/* The ask is sent after the barrier of the present connection, or of the next one. */
 static void
 look_for(int row)
 {

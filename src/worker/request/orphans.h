@@ -11,9 +11,9 @@
  * may have tried the old server again meanwhile, while a partition held up
  * that server's messages.  Then the leader gets them all at once.  The create
  * comes first, and then the message that the session has moved back; the
- * leader heeds that one before it processes the create.  Now the znode exists,
- * and no ticket knows it: an ORPHAN, for which all other clients would wait
- * until the session ends.
+ * leader applies the move before it processes the create.  Now the znode
+ * exists, and no ticket knows it: an ORPHAN, for which all other clients
+ * would wait until the session ends.
  *
  * The present connection cannot survive this: its next write is refused,
  * because the session has moved away from it.  So the worker looks for orphans
@@ -58,8 +58,8 @@ extern void zkl_orphans_start(void);
 extern void zkl_orphans_note(const char *directory, const char *uuid);
 
 /*
- * May one still come?  Then the session must send writes, since only a write
- * shows that the session has moved away from the connection.
+ * May an orphan still come?  Then the session must send writes, since only a
+ * write shows that the session has moved away from the connection.
  */
 extern bool zkl_orphans_may_come(void);
 

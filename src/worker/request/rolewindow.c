@@ -20,7 +20,10 @@
  */
 #define SHARED_FOR		ZKL_MS(1000)
 
-/* What is refused once may be requested again and again. */
+/*
+ * A role whose create was refused is a spoiler for this long, because it may
+ * repeat the create.
+ */
 #define SPOILER_FOR		ZKL_MS(10000)
 
 static int	on_the_way[ZKL_ROLE_WINDOWS];

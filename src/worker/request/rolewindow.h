@@ -34,8 +34,8 @@ extern void zkl_role_window_note(Oid role, int64 now);
 extern bool zkl_role_window_is_shared(int64 now);
 
 /*
- * In that case, this is how many requests of one kind or of one role may be
- * on their way.
+ * If two roles did, this many requests of one kind or of one role may be on
+ * their way.
  */
 extern int	zkl_role_window_size(void);
 
@@ -49,8 +49,8 @@ extern void zkl_role_window_sent(Oid role);
 extern void zkl_role_window_answered(Oid role, int64 took, int64 now);
 
 /*
- * A spoiler is a role one of whose creates was refused of late: all creates
- * that were sent together with it were not done.
+ * A role is a spoiler if one of its creates was refused of late: such a
+ * create spoils the batch in which it is sent.
  */
 extern void zkl_role_window_note_spoiler(Oid role, int64 now);
 extern bool zkl_role_window_is_spoiler(Oid role, int64 now);

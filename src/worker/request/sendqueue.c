@@ -13,8 +13,7 @@
  *
  * Creates and deletes that will probably succeed go out in batches
  * (batches.h).  Creates and deletes of leases go alone: two leases in one
- * transaction would have the same czxid, which is what their order is known
- * by.
+ * transaction would have the same czxid, but the czxid tells their order.
  *
  * src/worker/request/sendqueue.c
  *
@@ -33,12 +32,12 @@
 /*
  * More requests on the way would only make signs of life wait.  ZooKeeper
  * answers in the order of sending, so a lock's first request waits for all
- * that was sent before it.  Therefore fewer requests may be on the way that
- * come in bulk.
+ * that was sent before it.  Therefore fewer bulk requests may be on the way.
  */
 #define WINDOW				128
 #define BULK_WINDOW			16
-#define BULK_BATCH_WINDOW	64	/* in the batches that are sent next */
+#define BULK_BATCH_WINDOW	64	/* operations in the batches that are sent
+								 * next */
 
 /*
  * Longer than any text of zklock, so that a longer text is certainly not
@@ -69,14 +68,15 @@ typedef enum Turn
 
 /* Of each turn: the lines that need not wait for a batch, and those that do. */
 static dlist_head turns[NTURNS][2];
-static bool batched_is_next[NTURNS];	/* of the two */
+static bool batched_is_next[NTURNS];	/* whether the second list is next */
 static Turn next_bulk = TURN_LEASES;
 static bool bulk_is_next = false;	/* a lock for which a backend waits had
 									 * its turn */
 static int	nbulk = 0;			/* tickets with a bulk request on its way */
 static int	ncounted = 0;		/* tickets whose bytes count */
-static int	nstandby = 0;		/* tickets among these that stand by */
-static ZklAsker directories;	/* deletes those that no ticket was made in */
+static int	nstandby = 0;		/* of the counted tickets, those that stand by */
+static ZklAsker directories;	/* deletes the directories in which no ticket
+								 * was made */
 
 static void start_entry(ZklEntry *entry, void *arg);
 static Turn turn_of(const ZklEntry *entry);
@@ -139,13 +139,13 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 {
 	ZklLine    *line = &entry->lock->sending.line;
 
-	/* A backend waits. */
+	/* In these states, a backend waits. */
 	if (entry->ticket.state < ZKL_TICKET_OWNED)
 		zkl_role_window_note(entry->role, zkl_now());
 
 	/*
-	 * A ticket has one request at most.  What it had to send before has been
-	 * overtaken by this.
+	 * A ticket has one request at most.  This one replaces the one that it
+	 * had to send before.
 	 */
 	leave_line(entry);
 	entry->sending.due = request;
@@ -191,8 +191,8 @@ waits_for_batch(const ZklEntry *entry)
 }
 
 /*
- * One that fails spoils the whole batch.  So a create joins only if its
- * directory, or the one above, was found there lately, and if the role's
+ * An operation that fails spoils the whole batch.  So a create joins only if
+ * its directory, or the one above, was found there lately, and if the role's
  * creates do not fail on purpose.
  */
 static bool
@@ -209,8 +209,8 @@ joins_batch(const ZklEntry *entry, ZklRequest request)
 }
 
 /*
- * Take the ticket's request away, and the line from the others if that was its
- * last one.
+ * Take the ticket's request off its line; if the line is empty then, take it
+ * off the list of lines.
  */
 static void
 leave_line(ZklEntry *entry)
@@ -263,7 +263,7 @@ zkl_send_queue_send(void)
 
 	if (choose_line(&turn) == NULL)
 		return NULL;
-	/* All that the window allows goes out in few packets. */
+	/* Pack all requests that the window allows into few packets. */
 	zkl_session_cork(true);
 	refused = send_due();
 	zkl_session_cork(false);
@@ -287,7 +287,7 @@ choose_line(Turn *turn)
 
 	/*
 	 * A ticket that was given up takes its room until it is deleted.  If
-	 * little room is left, that comes first: else the locks that backends
+	 * little room is left, deletes come first: else the locks that backends
 	 * wait for would be refused.
 	 */
 	if (!zkl_lock_table_is_half_free() && (line = first_line(TURN_REST)) != NULL)
@@ -297,7 +297,10 @@ choose_line(Turn *turn)
 	}
 	for (int i = 0; i < NTURNS; i++)
 	{
-		/* Locks that are waited for come first, or after all that is bulk. */
+		/*
+		 * Locks for which backends wait come first; after one of them, bulk
+		 * lines come first.
+		 */
 		bool		waiting = i == (bulk_is_next ? NTURNS - 1 : 0);
 
 		*turn = waiting ? TURN_WAITING : bulk;
@@ -310,7 +313,7 @@ choose_line(Turn *turn)
 	return NULL;
 }
 
-/* What waits for batches and what does not take turns, too. */
+/* Lines that wait for batches and lines that do not take turns, too. */
 static ZklLine *
 first_line(Turn turn)
 {
@@ -319,13 +322,19 @@ first_line(Turn turn)
 	return line != NULL ? line : first_of(turn, !batched_is_next[turn]);
 }
 
-/* Of those that are waited for, the first that is not over its role's share. */
+/*
+ * The first line.  If backends wait for the locks of this turn, the first
+ * that is not over its role's share.
+ */
 static ZklLine *
 first_of(Turn turn, bool batched)
 {
 	dlist_iter	iter;
 
-	/* All that wait for batches in a turn are creates, or all are deletes. */
+	/*
+	 * The requests of one turn that wait for batches are all creates, or all
+	 * deletes.
+	 */
 	if (batched && !zkl_batches_are_open(turn == TURN_REST ? ZKL_REQUEST_DELETE : ZKL_REQUEST_CREATE))
 		return NULL;
 	dlist_foreach(iter, &turns[turn][batched])
@@ -359,8 +368,8 @@ bulk_after(Turn bulk)
 }
 
 /*
- * Only few bulk requests are on the way at a time; but some always are, for
- * however many locks backends wait.
+ * Only few bulk requests are on the way at a time; but some always are,
+ * however many locks backends wait for.
  */
 static bool
 bulk_may_be_sent(const ZklLine *line)
@@ -368,10 +377,11 @@ bulk_may_be_sent(const ZklLine *line)
 	int			on_the_way;
 
 	/*
-	 * While several roles need ZooKeeper, few tickets have one, whatever else
-	 * is under way.  Otherwise one is sent right after a lock that is waited
-	 * for, and more as far as their small window allows.  Requests of
-	 * commands have a window of their own.
+	 * While several roles need ZooKeeper, few tickets have a bulk request on
+	 * its way, whatever else is under way.  Otherwise one is sent right after
+	 * the request of a lock for which a backend waits, and more as far as the
+	 * small window for bulk requests allows.  Requests of commands have a
+	 * window of their own.
 	 */
 	if (zkl_role_window_is_shared(zkl_now()))
 		return nbulk < zkl_role_window_size() / 2;
@@ -382,8 +392,9 @@ bulk_may_be_sent(const ZklLine *line)
 		return on_the_way + zkl_batches_added() < BULK_WINDOW;
 
 	/*
-	 * A batch begins only if there is room for a whole one.  If it began as
-	 * soon as a reply has come, it would go out with the few that fit then.
+	 * A batch begins only if there is room for a whole one.  If it began
+	 * after each reply, it would go out with the few operations for which
+	 * there is room then.
 	 */
 	return on_the_way < BULK_WINDOW && zkl_batches_added() < BULK_BATCH_WINDOW;
 }
@@ -411,8 +422,8 @@ send_due(void)
 			next_bulk = bulk_after(turn);
 
 		/*
-		 * Before the sending, which may put the next request of this ticket
-		 * into the line.
+		 * Do this before the sending, which may put the next request of this
+		 * ticket into the line.
 		 */
 		leave_line(entry);
 		/* Only a create is refused.  The rest goes on in the next call. */
@@ -452,7 +463,7 @@ tag_of(ZklEntry *entry, ZklRequest request)
 	return tag;
 }
 
-/* In the memory of the worker's turn. */
+/* Allocated in the memory of the worker's turn. */
 static const char *
 join_path(const char *directory, const char *child)
 {
@@ -565,8 +576,9 @@ send_list(ZklEntry *entry, const char *directory)
 }
 
 /*
- * Right before each list, so that a list never grants by a limit of before the
- * leases' creates.  The watch tells of a change between the two.
+ * Read the limit right before each list, so that no list grants by a limit
+ * from before the leases' creates.  The watch tells of a change between the
+ * two.
  */
 static void
 send_limit(ZklEntry *lease)
@@ -620,8 +632,9 @@ send_delete(ZklEntry *entry, const char *directory)
 }
 
 /*
- * Sixteen random bytes, for one UUID; NULL if there are none.  Drawn for many
- * UUIDs at a time, because a draw costs as much as the rest of a create.
+ * Sixteen random bytes, for one UUID; NULL if there are none.  They are drawn
+ * for many UUIDs at a time, because a draw costs as much as the rest of a
+ * create.
  */
 static const uint8 *
 next_random(void)
@@ -639,9 +652,9 @@ next_random(void)
 }
 
 /*
- * Several requests.  They go out together, without waiting for one another,
- * because the session keeps their order.  The list of a lease comes due only
- * now, because it serves other leases as well.
+ * A create may take several requests.  They go out together, without waiting
+ * for one another, because the session keeps their order.  The list of a
+ * lease comes due only now, because it serves other leases as well.
  */
 static bool
 send_create(ZklEntry *entry, ZklRequest request, const char *directory)
@@ -652,8 +665,8 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	char		name[ZKL_ZNODE_SIZE];
 
 	/*
-	 * Counted first.  If the create is refused, the ticket ends, and that
-	 * takes the bytes off the sum again.
+	 * Count the bytes first.  If the create is refused, the ticket ends, and
+	 * its end takes them off the sum again.
 	 */
 	count_bytes(entry, true);
 	if (pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) >
@@ -665,7 +678,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	entry->sending.role = entry->role;
-	/* Directories above the lock's would be timed as well. */
+	/* Do not measure a create whose time includes the directories above. */
 	entry->sending.create_at = ticket->rounds > 0 ? 0 : zkl_now();
 	zkl_role_window_sent(entry->sending.role);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
@@ -727,12 +740,10 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 }
 
 /*
- * The ticket sends its request again, and then nothing else depends on it, nor
- * it on anything else.  That ZooKeeper has removed a directory which was there
- * a moment ago is not the role's fault.
- *
- * But a directory in which one was made lately has children, and ZooKeeper
- * does not remove it so soon.  If one cannot be made there now, other creates
+ * The ticket sends its request again, alone.  If ZooKeeper has removed a
+ * directory which was there a moment ago, that is not the role's fault.  But
+ * a directory in which a directory was made lately has children, so ZooKeeper
+ * does not remove it so soon.  If none can be made there now, other creates
  * below it fail as well, and a role may have brought that about.
  */
 static void
@@ -799,7 +810,7 @@ send_answer(ZklEntry *entry, const char *directory)
 }
 
 /*
- * With the version that the ticket read last: a request to release the lock
+ * Send the version that the ticket read last: a request to release the lock
  * that came since must not be deleted unread.
  */
 static void
@@ -846,8 +857,8 @@ zkl_send_queue_holds(void)
 }
 
 /*
- * Claims may begin or end at this moment.  Then the worker is asked to look at
- * the entry, and notes it anew.
+ * Claims may begin or end at this moment.  Each change makes the worker look
+ * at the entry, and note this anew.
  */
 void
 zkl_send_queue_note_standby(ZklEntry *entry)

@@ -35,10 +35,10 @@ extern void zkl_send_queue_forget(ZklEntry *entry);
 extern bool zkl_send_queue_is_unsent(const ZklEntry *entry);
 
 /*
- * Has the session a znode, or one on its way, of which something is to be
- * proved?  A ticket by which this server stands for a leadership, and for
- * which nothing else waits, needs no proof until its turn comes.  note_standby
- * is called for a ticket whenever that may have changed.
+ * Has the session a ticket, or one on its way, that needs proofs of the
+ * session's life?  A ticket by which this server stands for a leadership, and
+ * for which nothing else waits, needs no proof until its turn comes.
+ * note_standby is called for a ticket whenever that may have changed.
  */
 extern bool zkl_send_queue_holds(void);
 extern void zkl_send_queue_note_standby(ZklEntry *entry);
@@ -55,7 +55,7 @@ extern void zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *even
 
 /*
  * A semaphore's list has been answered; "attempt" came back with it.  Returns
- * the leases that it is for: those whose creates were sent before the list.
+ * the leases that it serves: their creates were sent before the list.
  */
 extern List *zkl_send_queue_take_listeners(ZklEntry *semaphore, uint32 attempt);
 

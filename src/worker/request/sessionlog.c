@@ -15,7 +15,7 @@
 #include "worker/request/sessionlog.h"
 #include "zookeeper/session.h"
 
-/* What was logged, and is not logged again. */
+/* What was logged, and is not logged again while it lasts. */
 static bool missing = false;	/* ZooKeeper cannot be reached */
 static bool in_doubt = false;	/* claims are in doubt */
 static bool differs = false;	/* the connected server's data differ from the
@@ -39,8 +39,8 @@ zkl_session_log_unreachable(void)
 		return error != NULL;
 
 	/*
-	 * If a server is mistrusted, log that, and not that the others cannot be
-	 * reached.
+	 * If a server is mistrusted, log that rather than that ZooKeeper cannot
+	 * be reached.
 	 */
 	if (zkl_session_mistrust() != NULL)
 	{
@@ -148,9 +148,9 @@ zkl_session_log_doubt(void)
 }
 
 /*
- * The connected server should have all writes up to the refusal, so it has
- * lost some.  The leader decides what is refused, so the leader's data count
- * as the ensemble's.
+ * The connected server should have all writes up to the refusal, but lacks
+ * some.  The leader decides what is refused, so the leader's data count as
+ * the ensemble's.
  */
 void
 zkl_session_log_difference(const char *znode)

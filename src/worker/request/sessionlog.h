@@ -20,7 +20,7 @@
 extern bool zkl_session_log_unreachable(void);
 extern void zkl_session_log_doubt(void);
 
-/* What was logged, and a refusal, were about servers that are no longer used. */
+/* Other servers are used from now on: forget a refusal, and what was logged. */
 extern void zkl_session_log_forget(void);
 
 /*

@@ -70,9 +70,9 @@ zkl_ticket_feed_start(const char *prefix)
 }
 
 /*
- * To all tickets that have a state to lose.  They are collected first: a
- * visitor of the table holds the entry's partition, and a step locks that
- * itself.
+ * Give the event to all tickets that have a state to lose.  They are
+ * collected first: a visitor of the table holds the entry's partition, and a
+ * step locks that itself.
  */
 void
 zkl_ticket_feed_tell_all(ZklTicketEventKind kind)
@@ -86,8 +86,9 @@ zkl_ticket_feed_tell_all(ZklTicketEventKind kind)
 }
 
 /*
- * zklock sets the watches again itself.  The client would send them all in one
- * packet, and a server refuses a packet of more than a megabyte.
+ * Remove the client's watches, because zklock sets them again itself.  The
+ * client would set all of them in one packet, and a server refuses a packet
+ * of more than a megabyte.
  */
 void
 zkl_ticket_feed_disconnected(void)
@@ -158,7 +159,7 @@ zkl_ticket_feed_take_reply(const ZklSessionEvent *event)
 	{
 		if (event->reply.request == ZKL_REQUEST_LIST)
 			zkl_bypass_look(entry, &event->reply);
-		/* First, because the step leaves the state WATCHING. */
+		/* Do this first, because the step leaves the state WATCHING. */
 		delete_leftover(entry, &event->reply);
 		take_reply(entry, event);
 	}
@@ -237,9 +238,9 @@ feed_if_concerned(ZklEntry *entry, const char *child, bool gone)
 }
 
 /*
- * The leases of a semaphore have changed.  All that wait list again.  Of those
- * that are owned, one lists for all whether other clients wait; if it is given
- * up before it has listed, another one does.
+ * The leases of a semaphore have changed.  All leases that wait list again.
+ * Of the owned leases, one lists for all, to see whether other clients wait;
+ * if it is given up before it has listed, another one does.
  */
 static void
 feed_leases(List *leases)
@@ -305,8 +306,8 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 }
 
 /*
- * The list that was sent after this comes next.  Data that are no limit count
- * as none: a lock may have this path, and its directory these data.
+ * The reply to the list comes next.  Data that are no limit count as no
+ * limit: they may be the data of a directory, of a lock with this path.
  */
 static void
 take_limit(ZklEntry *semaphore, const ZklSessionEvent *event)
@@ -322,8 +323,8 @@ take_limit(ZklEntry *semaphore, const ZklSessionEvent *event)
 }
 
 /*
- * ZooKeeper tells of the change before it shows a list that is newer.  All
- * leases list again, and so read the limit before that.
+ * ZooKeeper tells of the change before it shows any newer list.  All leases
+ * list again, and so read the limit first.
  */
 static void
 on_limit_changed(List *leases)
@@ -399,8 +400,8 @@ delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
 	zkl_lock_directory_of(entry, directory);
 
 	/*
-	 * With an earlier attempt, so that the ticket does not take the reply for
-	 * that to a delete of its own znode.
+	 * The tag has an earlier attempt, so that the ticket does not take the
+	 * reply for the reply to a delete of its own znode.
 	 */
 	zkl_session_delete(tag, psprintf("%s/%s", directory, entry->ticket.predecessor));
 }
@@ -426,7 +427,7 @@ zkl_ticket_feed_run_timers(void)
 		do_work(entry, &work);
 }
 
-/* If the work is empty, the entry may be gone, so nothing here touches it. */
+/* If there is no work, the entry may be gone, so do not touch it. */
 static void
 do_work(ZklEntry *entry, const ZklWork *work)
 {
@@ -527,7 +528,7 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	 */
 	event.unsent = zkl_send_queue_is_unsent(entry);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
-	/* Now no lease would list; another one takes its place. */
+	/* Without another lease in its place, no lease would list. */
 	if (was_to_look && entry->ticket.state == ZKL_TICKET_DELETING)
 		feed_leases(zkl_lock_directory_leases_of(entry->lock));
 }
@@ -556,8 +557,8 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 		note_orphan(entry);
 
 	/*
-	 * Before the report, which may remove the entry: nothing of the worker
-	 * may point to it any more.
+	 * Do this before the report, which may remove the entry: nothing in the
+	 * worker may point to it then.
 	 */
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 	{
@@ -656,7 +657,7 @@ report_lost(ZklEntry *entry)
 	ZKL_FAULT_POINT("claims-marked");
 }
 
-/* The entry may be gone afterwards, where no ticket is left. */
+/* If no znode is left, the entry may be gone afterwards. */
 static void
 report(ZklEntry *entry, ZklTicketStep step)
 {
@@ -705,7 +706,7 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_GONE:
 
 			/*
-			 * True: a backend has asked for the lock while the delete was
+			 * True: a backend has requested the lock while the delete was
 			 * under way.
 			 */
 			if (zkl_entry_state_set_gone(entry))

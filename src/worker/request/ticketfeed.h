@@ -31,11 +31,11 @@ extern void zkl_ticket_feed_tell_all(ZklTicketEventKind kind);
 /* The session has lost its connection. */
 extern void zkl_ticket_feed_disconnected(void);
 
-/* A reply to a ticket's request; a watch that fired. */
+/* reply: a ticket's request was answered.  The others: a watch has fired. */
 extern void zkl_ticket_feed_take_reply(const ZklSessionEvent *event);
 extern void zkl_ticket_feed_note_change(const ZklSessionEvent *event);
 
-/* Do the work that backends have requested, and that timers are due for. */
+/* Do the work that backends have requested, and the work of timers that are due. */
 extern void zkl_ticket_feed_take_work(void);
 extern void zkl_ticket_feed_run_timers(void);
 

@@ -96,7 +96,7 @@ zkl_heartbeat_note_reply(const ZklSessionEvent *event)
 {
 	if (!event->writes)
 		return;
-	/* UNDONE is what a quorum has found, too. */
+	/* A quorum has also decided that a batch is UNDONE. */
 	if (event->reply.outcome == ZKL_OUTCOME_OK ||
 		event->reply.outcome == ZKL_OUTCOME_UNDONE)
 		prove(event->provable);
@@ -231,9 +231,9 @@ give_up_at(void)
 }
 
 /*
- * A connection on which no reply comes is of no use.  If a reply has been
- * arriving for long, and arrives still, then its request must not be sent
- * again: the next connection would be given up as well.
+ * A connection on which no reply comes is of no use.  But if a long reply is
+ * still arriving, its request must not be sent again, because the next
+ * connection would be given up as well.
  */
 static void
 give_up(int64 now)

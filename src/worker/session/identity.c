@@ -138,10 +138,10 @@ settings_fault(void)
 }
 
 /*
- * Each of these two reads what the settings name; without the settings,
- * there is none.  *changed becomes true if handles that are opened from now on
- * show something else than before.  Returns NULL, or why a file cannot be used;
- * then the old contents stay in use.
+ * Each of these two functions reads the files that the settings name.
+ * *changed becomes true if handles that are opened from now on show another
+ * identity than before.  Returns NULL, or why a file cannot be used; then the
+ * old contents stay in use.
  */
 static const char *
 load_tls(bool *changed)
@@ -188,11 +188,12 @@ load_tls(bool *changed)
 }
 
 /*
- * The files fit together, but ZooKeeper may refuse the certificate, and after a
- * reload that costs a good connection.  The old one does not stay in use all
- * the same: an authority that was removed must not be trusted any more.  A
- * certificate that has ended is reported with each reload; that it is not of
- * an authority in zklock.ssl_ca_file once, because ZooKeeper may trust others.
+ * The files fit together, but ZooKeeper may refuse the certificate, and after
+ * a reload that costs a good connection.  The old one does not stay in use
+ * nevertheless, because an authority that was removed must not be trusted any
+ * more.  A certificate that has ended is reported with each reload.  A
+ * certificate of an authority that is not in zklock.ssl_ca_file is reported
+ * once, because ZooKeeper may trust other authorities.
  */
 static void
 note_certificate(bool is_new)

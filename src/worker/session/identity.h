@@ -32,7 +32,7 @@ extern bool zkl_identity_reload(void);
 /* Give the open handle the credentials that it was not opened with. */
 extern void zkl_identity_show(void);
 
-/* Erase the secrets, in a child of the worker, which does not need them. */
+/* Erase the secrets in a child of the worker, because the child does not need them. */
 extern void zkl_identity_forget(void);
 
 #endif							/* ZKL_IDENTITY_H */

@@ -55,15 +55,16 @@ typedef enum Step
 	NSTEPS
 } Step;
 
-/* What this server has in common with other servers, if something is wrong. */
+/* What this server has in common with another server only if something is wrong. */
 typedef enum Common
 {
 	COMMON_NAME,
-	COMMON_SYSTEM,				/* among primaries */
+	COMMON_SYSTEM,				/* the database system identifier, among
+								 * primaries */
 	NCOMMON
 } Common;
 
-/* The directory in which all such servers have a znode. */
+/* A directory in which all servers with something in common have a znode. */
 typedef struct Circle
 {
 	char		home[RECORD_SIZE];
@@ -83,7 +84,7 @@ static struct
 	bool		standby;		/* the record says that this is a standby */
 	bool		new_standby;	/* what the next record will say */
 	ZklAsker	asker;			/* has one ask at most */
-	Common		asked;			/* what the asker asks about */
+	Common		asked;			/* what the present ask is about */
 	int64		connected_at;	/* the connection to which the steps belong */
 }			member;
 
@@ -171,7 +172,7 @@ note_connection(void)
 	member.connected_at = zkl_session_info->connected_at;
 	zkl_ask_cancel(&member.asker);
 	go(name, name->joined == zkl_session_info->id ? STEP_LIST : STEP_WHOSE, 0);
-	/* This begins when the name is listed. */
+	/* The steps of this circle begin when the name was listed. */
 	go(&member.circles[COMMON_SYSTEM], STEP_NONE, 0);
 }
 
@@ -195,7 +196,7 @@ report_older(void)
 			errhint("If an older backup was restored, what was written since then is lost: jobs may run again, and tokens may be given out again.  Compare the records of jobs with what has run."));
 }
 
-/* The worker looks with each sign of life. */
+/* The worker checks this with each sign of life. */
 static void
 note_promotion(void)
 {
@@ -323,11 +324,12 @@ on_answer(ZklAsker *asker, int what, int64 number,
 }
 
 /*
- * ZooKeeper refuses what this server needs to take part at all, so it probably
- * refuses its locks as well.  zk_status says so until the same request
- * succeeds.  It is sent again over the same connection, because an
- * administrator may repair the access control without a restart.  The log has
- * it once.  What primaries have in common is not needed for locks.
+ * ZooKeeper refuses what this server needs to take part at all, so it
+ * probably refuses its locks as well.  zk_status shows the refusal until the
+ * same request succeeds.  The request is repeated over the same connection,
+ * because an administrator may repair the access control without a restart.
+ * The refusal is logged once.  What primaries have in common is not needed
+ * for locks.
  */
 static void
 on_refused(Common common, Step step, ZklFailure failure)
@@ -455,7 +457,7 @@ on_listed(Common common, const ZklSessionEvent *event)
 	note_others(common, event->reply.nchildren - 1);
 }
 
-/* Once for each connection.  The record has the end of recovery by now. */
+/* Once for each connection: the record shows by now that recovery has ended. */
 static void
 join_primaries(void)
 {

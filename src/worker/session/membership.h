@@ -29,8 +29,9 @@ extern void zkl_membership_send(void);
 extern int64 zkl_membership_wake_at(void);
 
 /*
- * ZooKeeper's data seem to be older than what this server has seen.  That is
- * reported once it is known that they are still the same.
+ * ZooKeeper's data seem to be older than what this server has seen.  This is
+ * reported as soon as it is certain that they are not the data of another
+ * ensemble.
  */
 extern void zkl_membership_note_older(void);
 

@@ -199,8 +199,8 @@ zkl_resolver_take(char **text)
 		appendBinaryStringInfo(&lookup.answer, buffer, length);
 
 	/*
-	 * Nothing to read at present.  At the end of the pipe, read() returns 0:
-	 * the last child has exited.
+	 * EAGAIN: there is nothing to read at present.  At the end of the pipe,
+	 * read() returns 0: the last child has exited.
 	 */
 	if (length < 0)
 		return ZKL_RESOLVER_NONE;
@@ -370,7 +370,7 @@ remember(const char *answer)
 	LWLockRelease(zkl_lock_table_session_lock());
 }
 
-/* What this worker or an earlier one found for these hosts. */
+/* The text that this worker or an earlier one found for these hosts. */
 static char *
 recall(void)
 {
@@ -382,7 +382,7 @@ recall(void)
 	return lines;
 }
 
-/* What is known without a lookup. */
+/* The text of what is known without a lookup. */
 static char *
 resolve_numeric(void)
 {
@@ -436,7 +436,7 @@ resolve(int server, bool numeric)
 	 * name is an error, and its line then says that the server is unknown.
 	 */
 	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
-	/* A part that cannot be parsed counts as an unknown name, too. */
+	/* A server that cannot be parsed counts as an unknown name, too. */
 	if (zkl_hosts_server(zkl_hosts, server, name, port))
 		error = pg_getaddrinfo_all(name, port, &hint, &addresses);
 

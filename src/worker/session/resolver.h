@@ -27,14 +27,14 @@ typedef enum ZklResolverOutcome
  * without DNS, sorted (the client shuffles them) and odd in number, as the
  * client needs them: those that are given as addresses, those that any worker
  * found last for the names, and what the present lookup has found so far.
- * False if nothing is known.  If nothing was found before, also false until
- * the lookup has had some time to find all names.
+ * False if nothing is known.  If no worker has found any before, this is also
+ * false until the lookup has had some time to find all names.
  */
 extern bool zkl_resolver_servers(char **servers);
 
 /*
- * Does the server in zklock.hosts, counted from 0, have a name, and that name
- * this address and port?
+ * Is the server in zklock.hosts, counted from 0, given by a name, and does
+ * that name have this address and port?
  */
 extern bool zkl_resolver_is_name_of(int server, const char *address);
 

@@ -73,7 +73,10 @@ zkl_session_file_read(ZklSessionId *identity)
 	struct stat status;
 	size_t		length;
 
-	/* There is no file, or this boot has no name: nothing has to be closed. */
+	/*
+	 * There is no file, or this boot has no name: there is no session to
+	 * close.
+	 */
 	if (!read_file(SESSION_FILE, str, &status) ||
 		!describe_home(&status, home))
 		return false;
@@ -104,8 +107,8 @@ zkl_session_file_write(const ZklSessionId *identity)
 	int			fd;
 
 	/*
-	 * A new file has a new inode, and must name that.  And readers find the
-	 * old file or the new one, but never a part of one.
+	 * A new file has a new inode, and must name that.  Readers find the old
+	 * file or the new one, but never a part of one.
 	 */
 	unlink(NEW_FILE);
 
@@ -158,8 +161,8 @@ zkl_session_file_remove(void)
 		return true;
 
 	/*
-	 * The caller must know of this: the next worker would read the file
-	 * again.
+	 * The caller must know if a file is left, because the next worker would
+	 * read it again.
 	 */
 	ereport(LOG,
 			errcode_for_file_access(),

@@ -38,8 +38,8 @@ static struct
 								 * to close it */
 	bool		connected;
 	bool		was_connected;	/* the open handle has had a connection */
-	bool		replaced;		/* no server accepted the handle before this
-								 * one, and no attempt has failed since */
+	bool		replaced;		/* no server accepted the previous handle, and
+								 * no attempt has failed since */
 	int64		open_at;		/* when to try to open a handle */
 	bool		awaits_address; /* the last attempt to open one found no
 								 * address */
@@ -102,7 +102,7 @@ zkl_session_keeper_wake_at(void)
 		wake_at = keeper.open_at;
 	else if (zkl_session_is_connected())
 		wake_at = zkl_heartbeat_next();
-	/* Wake up then, to log that claims are in doubt. */
+	/* Wake up when safe until passes, to log that claims are in doubt. */
 	if (safe_until > zkl_now())
 		wake_at = Min(wake_at, safe_until);
 
@@ -237,7 +237,7 @@ find_session(ZklSessionId *identity)
 	return identity->id != 0;
 }
 
-/* To be compared with the setting and with later lookups. */
+/* Keep both to compare them with the setting and with later lookups. */
 static void
 remember_servers(const char *servers)
 {
@@ -264,7 +264,7 @@ take_lookup(void)
 	if (outcome == ZKL_RESOLVER_DONE)
 	{
 		keeper.lookup_logged = false;
-		/* A pause after a refusal goes on. */
+		/* If the server waits after a refusal, that pause goes on. */
 		if (!zkl_session_is_open() && keeper.awaits_address)
 			keeper.open_at = 0;
 		else if (zkl_session_is_open() && !keeper.connected &&
@@ -297,7 +297,7 @@ move_to_servers(const char *servers)
 	return true;
 }
 
-/* What was said, and logged, was about servers that are no longer used. */
+/* The errors that were noted and logged were about servers that are no longer used. */
 static void
 forget_servers(void)
 {
@@ -350,7 +350,7 @@ look_for_servers(void)
 /*
  * ZooKeeper has answered.  If no server accepted the last handle for a whole
  * session timeout, and the first one accepts this handle at once, the reason
- * was what the handles had seen: ZooKeeper's data are older than that.
+ * was that ZooKeeper's data are older than what the old handle had seen.
  */
 static void
 note_accepted(void)
@@ -446,7 +446,10 @@ zkl_session_keeper_handle_events(void)
 static void
 on_connected(void)
 {
-	/* What this server says must neither move safe until nor be published. */
+	/*
+	 * The events of such a connection must neither move safe until nor be
+	 * published.
+	 */
 	if (!zkl_session_is_plausible())
 	{
 		on_stranger();
@@ -669,11 +672,12 @@ zkl_session_keeper_reload(void)
 }
 
 /*
- * Publish the session's id and password: in shared memory for the next worker,
- * and in a file for the worker of the server's next run.  The file comes
- * first.  If this worker fails in between, the next worker ends a session
- * that is not in use yet.  In the other order, the next worker would continue
- * a session that is in no file, and a crash would leave its znodes behind.
+ * Publish the session's id and password: in shared memory for the next
+ * worker, and in a file for the worker of the server's next run.  The file
+ * comes first.  If this worker fails in between, the next worker ends a
+ * session that is not in use yet.  In the other order, the next worker would
+ * continue a session that is in no file, and a crash would leave its znodes
+ * behind.
  */
 static void
 publish_session(void)

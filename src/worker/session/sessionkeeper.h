@@ -35,8 +35,8 @@ extern int64 zkl_session_keeper_wake_at(void);
 extern void zkl_session_keeper_reload(void);
 
 /*
- * There is no connection, but the session may still live.  The caller wants to
- * close it, so it waits a little.
+ * Is there no connection, while the session may still live?  A caller that
+ * wants to close the session then waits a little.
  */
 extern bool zkl_session_keeper_may_connect(void);
 
