@@ -70,14 +70,6 @@ BEGIN
 		RAISE NOTICE '%:%', has.kind, answers;
 	END LOOP;
 END $$;
-SELECT zk_lock_acquire('/regress/a');
-SELECT zk_read_lock_release('/regress/a'), zk_write_lock_release('/regress/a'), zk_semaphore_release('/regress/a');
-SELECT claims();
-SELECT zk_lock_release('/regress/a');
-SELECT zk_write_lock_acquire('/regress/a');
-SELECT zk_lock_release('/regress/a'), zk_semaphore_release('/regress/a'), zk_read_lock_release('/regress/a');
-SELECT claims();
-SELECT zk_write_lock_release('/regress/a');
 CALL release_wrongly();
 
 -- an unused path may become another kind, also in the same transaction
