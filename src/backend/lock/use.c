@@ -218,6 +218,12 @@ report_not_held(void)
  * Everything that may raise an error comes before the use begins.  The
  * callback is for a process that exits without ending its transaction: the
  * place of the use then belongs to the next process.
+ *
+ * A transaction that begins with its use, such as a CREATE DATABASE, looks at
+ * the hold twice, and needs both looks.  Only zkl_use_require() compares the
+ * roles, and refuses a setting for which nobody held the lock; and after it,
+ * the lock may be lost or released.  So zkl_claim_use_hold() looks again, under
+ * the lock of the partition under which it links the claim.
  */
 void
 zkl_use_begin(void)

@@ -279,7 +279,8 @@ zkl_xact_require_at_once(bool in_block)
 		zkl_use_begin();
 	if (zkl_reliance_is_required())
 		begin_pass(0);
-	zkl_xact_require();
+	zkl_xact_require();			/* if the use has begun, of the leadership
+								 * only */
 }
 
 void
