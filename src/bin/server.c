@@ -41,12 +41,18 @@ ZklStanding zkl_server_standing;
 /*
  * How a pooler is found out: by this query, in this many rounds.  Each round
  * waits this many milliseconds for an answer that may not come.  While other
- * clients are busy, a round shows nothing, with a probability of at most one
+ * clients are busy, two rounds show nothing, with a probability of at most one
  * in four.
  */
 #define POOLER_QUERY	"SELECT pg_catalog.pg_backend_pid()"
-#define POOLER_ROUNDS	10
+#define POOLER_ROUNDS	20
 #define POOLER_PATIENCE	300
+
+/* How often to look for the backend of a lock that a pooler shares. */
+#define POOLER_RELEASES	100
+
+/* How many seconds to wait until the server has withdrawn a request. */
+#define CANCEL_PATIENCE	5
 
 /* The SQLSTATEs of errors that this program expects. */
 #define UNDEFINED_FUNCTION	"42883"
@@ -257,6 +263,11 @@ has_answer(PGconn *other)
  * transaction mode, the query was sent first and so has reached a backend,
  * but the answer may come late on a busy machine.  So the next rounds go on
  * with conn alone until the answer is there.
+ *
+ * The backends of a busy pool serve its clients in turn.  If the number of the
+ * clients is a multiple of that of the backends, both connections meet the
+ * same backends in each round.  Without the other connection there is one
+ * client less, so every second round is conn's alone.
  */
 static bool
 is_shared(PGconn *other)
@@ -266,12 +277,14 @@ is_shared(PGconn *other)
 
 	for (int round = 0; round < POOLER_ROUNDS; round++)
 	{
-		if (!asked && !PQsendQuery(other, POOLER_QUERY))
+		bool		alone = round % 2 == 1;
+
+		if (!alone && !asked && !PQsendQuery(other, POOLER_QUERY))
 			return false;
-		asked = true;
+		asked = asked || !alone;
 		if (ask_pid(conn) != own)
 			return true;
-		if (!has_answer(other))
+		if (alone || !has_answer(other))
 			continue;
 		if (take_pid(other) == own)
 			return true;
@@ -732,6 +745,37 @@ wait_for_lock(const ZklOptions *options)
 }
 
 /*
+ * The pooler decides which backend runs a query.  While other clients are
+ * busy, the backend that has the lock does so soon.  If the lock were left
+ * behind, that backend would hold it for as long as the pooler keeps it.
+ *
+ * A release would record the run of a job as done.  pg_advisory_unlock_all()
+ * records it as failed, but also ends another run in the same backend.  Then
+ * leave it to the end of that run, which also records it as failed.
+ */
+static void
+release_shared_lock(const ZklOptions *options)
+{
+	const char *query = options->once ?
+	zkl_messages_format("SELECT pg_catalog.pg_advisory_unlock_all() FROM %s.zk_locks"
+						" WHERE pid = pg_catalog.pg_backend_pid()"
+						" HAVING count(*) = 1 AND sum(session_count) = 1 AND min(path) = $1", schema) :
+	zkl_messages_format("SELECT %s.zk_%s_release($1) WHERE %s.zk_lock_is_held($1)",
+						schema, options->kind, schema);
+	bool		released = false;
+
+	for (int i = 0; i < POOLER_RELEASES && !released; i++)
+	{
+		PGresult   *result;
+
+		(void) send_query(query, 1, &options->path);
+		result = await_result();
+		released = PQntuples(result) > 0;
+		PQclear(result);
+	}
+}
+
+/*
  * The second connection may have reached another process of the pooler, with
  * other backends, and so have shown nothing.  Then the lock tells: this
  * session must have acquired it just once.  If the backend counts more
@@ -745,15 +789,7 @@ refuse_shared_lock(const ZklOptions *options)
 												 " WHERE pid = pg_catalog.pg_backend_pid()", schema), 0, NULL)))
 		return;
 
-	/*
-	 * A release would record the run of a job as done; leave it to the end of
-	 * the other run's session, which records it as failed.
-	 */
-	if (!options->once)
-	{
-		(void) send_query(zkl_messages_format("SELECT %s.zk_%s_release($1)", schema, options->kind), 1, &options->path);
-		PQclear(await_result());
-	}
+	release_shared_lock(options);
 	refuse_pooler();
 }
 

@@ -213,9 +213,22 @@ append_to_file("$script.busy", "SELECT 'busy';\n");
 my ($busy_out, $busy_err);
 my $busy = IPC::Run::start([ (map { $_ eq $script ? "$script.busy" : $_ } @pgbench), '-T', '600', 'two' ], '>', \$busy_out, '2>', \$busy_err);
 $node_a->wait_until(q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query = $$SELECT 'busy';$$}) or diag($busy_err);
-my @refused = grep { run_through('two', 'echo', 'ran') =~ /^69 / } 1 .. 10;
-is(scalar(@refused), 10, 'zklock-run, transaction mode: refused while the pool is busy');
+my $refusal = qr/^69 zklock-run: error: the pooler gives/;
+like(run_through('two', 'echo', 'ran'), $refusal, 'zklock-run, transaction mode: refused while the pool is busy') foreach 1 .. 10;
 $busy->kill_kill(grace => 0);
+
+# The backends serve the clients in turn.  So each of the two connections has the same backend in each round, and the
+# pooler is found out before the lock is requested.
+$b1->query(acquire('/run'));
+my %circle = (pair => 'pool_mode=transaction pool_size=2', trio => 'pool_mode=transaction pool_size=3', pgbouncer => 'server_round_robin = 1');
+my $circle = PgBouncer->new($node_a, %circle);
+sub occupied { my ($pool, $n) = @_; return map { my $client = $circle->backend($pool); $client->query('BEGIN; SELECT 1'); $client } 1 .. $n; }
+sub leave { $_->query('COMMIT') foreach @_; return; }
+my @occupying = occupied('pair', 2);
+leave(@occupying);
+like(run_at('host=' . $circle->directory . ' port=' . $circle->port, 'pair', 'echo', 'ran'), $refusal, 'zklock-run, transaction mode: refused by backends in turn');
+$b1->query(release('/run'));
+$_->quit foreach @occupying;
 
 # The second connection is the one by which zklock-run finds out.
 sub socket_of { my ($server) = @_; return $server->directory . '/.s.PGSQL.' . $server->port; }
@@ -236,6 +249,25 @@ append_to_file("$directory/end", '');
 $run->finish;
 is(($run->full_result || 0) . " $run_out$run_err", "0 ran\n", '... which goes on');
 $second->stop;
+
+# If the pooler is found out only by the lock, that is not left behind, though another backend comes first.
+$second = PgBouncer->new($node_a, %circle);
+my $apart = proxy(sub { return $_[0]; }, socket_of($circle), socket_of($second));
+foreach my $options ([], [ '--once=now', '-t', '5 min' ])
+{
+	@occupying = occupied('trio', 2);
+	$b1->query(acquire('/late'));
+	$run = IPC::Run::start([ $program, '-d', "$apart user=postgres dbname=trio", @$options, '/late', 'echo', 'ran' ], '<', \'', '>', \$run_out, '2>', \$run_err);
+	$node_a->wait_for_waiter('/late', 1);
+	leave(@occupying);
+	$b1->query(release('/late'));
+	$run->finish;
+	like(($run->full_result >> 8) . " $run_out$run_err", $refusal, "zklock-run @$options, found out by its lock: refused");
+	is(claims(), '0', '... and the lock is released in its backend');
+	$_->quit foreach @occupying;
+}
+is($node_a->safe_psql('postgres', q{SELECT state FROM zk_jobs WHERE path = '/late'}), 'failed', '... and the run of the job has failed');
+$_->stop foreach $second, $circle;
 
 # The server falls silent in the midst of an answer.
 my $silent = proxy(sub { my ($data) = @_; return -e "$directory/silent" ? substr($data, 0, -6) : $data; }, $node_a->host . '/.s.PGSQL.' . $node_a->port);
