@@ -271,10 +271,11 @@ pause_command(const ZklOptions *options, pid_t pid)
 
 	/*
 	 * In the foreground of a terminal, the shell has continued the command as
-	 * well.
+	 * well.  While it is stopped, it does no harm, so the reply may take
+	 * long.
 	 */
 	signal_command(pid, SIGSTOP);
-	(void) zkl_server_confirm(options, zkl_server_clock() + zkl_server_standing.grace);
+	(void) zkl_server_confirm(options, zkl_server_clock() + zkl_server_standing.session_timeout);
 	if (zkl_command_reason_to_end(options) == NULL)
 		signal_command(pid, SIGCONT);
 }

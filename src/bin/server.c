@@ -39,6 +39,14 @@ ZklStanding zkl_server_standing;
 #define STEADY	0.35
 
 /*
+ * So many replies, one after the other, come while one standing counts: while
+ * the command runs, two, because the next query waits for a reply; at its end,
+ * that the lock is held, whether transactions were guarded, and that the lock
+ * is released.
+ */
+#define REPLIES	3
+
+/*
  * How a pooler is found out: by this query, in this many rounds.  Each round
  * waits this many milliseconds for an answer that may not come.  While other
  * clients are busy, two rounds show nothing, with a probability of at most one
@@ -70,6 +78,7 @@ static char *schema;			/* schema of the extension, quoted */
 static bool pooled;				/* a pooler is between this program and the
 								 * backend */
 static char *statement;			/* name of the query about the lock */
+static const char *time_left;	/* of --timeout, or NULL */
 static char *tick;				/* the tick to run, in place of "now"; NULL:
 								 * none */
 static bool runs_again;			/* the run of the tick has failed without a
@@ -404,6 +413,15 @@ zkl_server_wait_until(double until)
 	}
 }
 
+static volatile sig_atomic_t ends_by;
+
+static void
+end_by_signal(int number)
+{
+	(void) number;
+	raise(ends_by);
+}
+
 /*
  * A signal came during the wait for the lock: withdraw the request, and end
  * by that signal.
@@ -415,11 +433,15 @@ give_up(int number)
 	char		message[256];
 
 	/*
-	 * A second signal ends the program at once, even if the server does not
-	 * react to the cancel.
+	 * A second signal ends the program at once.  So does this one after a
+	 * while, if the server does not react to the cancel: PQcancel() would
+	 * wait for ever.
 	 */
 	signal(number, SIG_DFL);
+	ends_by = number;
+	signal(SIGALRM, end_by_signal);
 	sigprocmask(SIG_SETMASK, &zkl_signals_unblocked, NULL);
+	alarm(CANCEL_PATIENCE);
 	if (cancel != NULL)
 		PQcancel(cancel, message, sizeof(message));
 	PQfinish(conn);
@@ -441,10 +463,12 @@ await_result(void)
 
 	while (!is_answered())
 	{
-		zkl_server_wait_until(INFINITY);
-		if (zkl_signals_is_stop(number = zkl_signals_next()))
+		/* It may have come in the wait before this query. */
+		if ((number = zkl_signals_next()) == 0)
+			zkl_server_wait_until(INFINITY);
+		else if (zkl_signals_is_stop(number))
 			raise(SIGSTOP);
-		else if (number != 0)
+		else
 			give_up(number);
 	}
 	return take_answer();
@@ -568,12 +592,17 @@ zkl_server_ask(const ZklOptions *options)
 /*
  * Read the reply.  The remaining time counts from the moment of the query,
  * which is not later than the moment at which the server computed the reply.
+ *
+ * If replies take long, each is older when the next one comes, and the grace
+ * is shorter for that.  A command is not started if such replies could not
+ * confirm the lock at any time, though this one may have come in time.
  */
 static void
 note_standing(PGresult *result)
 {
 	double		timeout = strtod(PQgetvalue(result, 0, 1), NULL);
-	double		margin = strtod(PQgetvalue(result, 0, 2), NULL);
+	double		steady = STEADY * timeout - strtod(PQgetvalue(result, 0, 2), NULL);
+	double		took = zkl_server_clock() - zkl_server_asked_at;
 
 	/*
 	 * If the server knows of no moment up to which the lock is safe, it is
@@ -582,7 +611,9 @@ note_standing(PGresult *result)
 	zkl_server_standing.safe_until = PQgetisnull(result, 0, 0) ? 0 :
 		zkl_server_asked_at + strtod(PQgetvalue(result, 0, 0), NULL);
 	zkl_server_standing.session_timeout = timeout;
-	zkl_server_standing.grace = fmax(fmin(GRACE * timeout, STEADY * timeout - margin), 0);
+	zkl_server_standing.next_reply = fmax(took, ZKL_SERVER_ASK_INTERVAL);
+	zkl_server_standing.prompt = took <= fmax(steady / REPLIES, ZKL_SERVER_ASK_INTERVAL);
+	zkl_server_standing.grace = fmax(fmin(GRACE * timeout, steady - REPLIES * took), 0);
 	zkl_server_standing.held = PQgetvalue(result, 0, 3)[0] == 't';
 	zkl_server_standing.asked_at = zkl_server_asked_at;
 	zkl_server_asking = false;
@@ -644,12 +675,15 @@ zkl_server_confirm(const ZklOptions *options, double until)
 	return zkl_server_standing.asked_at == zkl_server_asked_at && zkl_server_standing.held;
 }
 
-/* Is the lock safe for longer than the grace of a command, and until the next reply? */
+/*
+ * Is the lock safe for longer than the grace of a command, and until the next
+ * reply, if that takes as long as this one?
+ */
 static bool
 is_firm(void)
 {
-	return zkl_server_standing.held &&
-		zkl_server_clock() < zkl_server_standing.safe_until - zkl_server_standing.grace - ZKL_SERVER_ASK_INTERVAL;
+	return zkl_server_standing.held && zkl_server_standing.prompt &&
+		zkl_server_clock() < zkl_server_standing.safe_until - zkl_server_standing.grace - zkl_server_standing.next_reply;
 }
 
 /* Is the lock lost, and not only in doubt? */
@@ -717,7 +751,7 @@ await_firm_standing(const ZklOptions *options)
 static PGresult *
 request_lock(const ZklOptions *options, const char *format)
 {
-	const char *values[] = {options->path, options->timeout, tick != NULL ? tick : options->argument,
+	const char *values[] = {options->path, time_left, tick != NULL ? tick : options->argument,
 	runs_again ? "true" : options->retry, options->spacing};
 
 	(void) send_query(zkl_messages_format(format, schema, options->kind, options->parameters),
@@ -874,21 +908,38 @@ acquire(const ZklOptions *options)
  * the run fail.  But no command has started, so the tick may be run again.
  */
 static void
-release_lost_lock(void)
+release_lost_lock(const ZklOptions *options)
 {
 	PQclear(run_query(zkl_messages_format("SELECT %s.zk_lock_release_all()", schema), 0, NULL));
 	runs_again = true;
+	zkl_messages_warning("lock \"%s\" was lost before the command started, and is acquired again", options->path);
+}
+
+/* --timeout is for all tries together. */
+static void
+count_time_left(const ZklOptions *options, double waited)
+{
+	const char *values[] = {options->timeout, zkl_messages_format("%.3f s", waited)};
+	PGresult   *result;
+
+	if (options->timeout == NULL)
+		return;
+	result = run_query("SELECT greatest($1::pg_catalog.interval - $2::pg_catalog.interval, '0')", 2, values);
+	time_left = zkl_messages_format("%s", PQgetvalue(result, 0, 0));
+	PQclear(result);
 }
 
 bool
 zkl_server_acquire(const ZklOptions *options)
 {
 	static bool acquired = false;
+	double		began_at = zkl_server_clock();
 
 	if (statement == NULL)
 	{
 		check_options(options);
 		prepare_query();
+		time_left = options->timeout;
 	}
 	for (;;)
 	{
@@ -897,7 +948,8 @@ zkl_server_acquire(const ZklOptions *options)
 		acquired = true;
 		if (await_firm_standing(options))
 			return true;
-		release_lost_lock();
+		release_lost_lock(options);
+		count_time_left(options, zkl_server_clock() - began_at);
 		acquired = false;
 	}
 }

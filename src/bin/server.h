@@ -22,6 +22,10 @@ typedef struct ZklStanding
 	double		session_timeout;
 	double		grace;			/* how long before the lock stops being safe
 								 * the command must be told, at most */
+	double		next_reply;		/* how long after the last reply to expect it,
+								 * at most */
+	bool		prompt;			/* replies that take as long as the last one
+								 * come in time */
 	double		asked_at;
 } ZklStanding;
 
@@ -55,7 +59,8 @@ extern void zkl_server_wait_until(double until);
  * tells the sessions of the command to commit only under the lock.  A lock that
  * is lost before that is acquired again.  If the lock is held already, only
  * wait.  False if it was not acquired in time.  Exits on an error or a signal,
- * and if the lock is not safe for long enough within a session timeout.
+ * and if the lock is not safe for long enough within a session timeout, or if
+ * the replies take too long.
  */
 extern bool zkl_server_acquire(const ZklOptions *options);
 

@@ -26,6 +26,7 @@ use Carp;
 use IO::Handle;
 use IO::Select;
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use List::Util qw(max);
 use POSIX ();
 use Socket;
@@ -37,7 +38,7 @@ use Time::HiRes qw(time);
 
 =item HoldingProxy->new($target, spoil => \&spoil, record => $file, addresses => 1)
 
-Listen, and connect every client to C<$target>, an address with a port.  It is a process
+Listen, and connect every client to C<$target>, an address with a port, or the path of a socket.  It is a process
 of its own, and ends with the test.  C<spoil> is for the method of that name.  What comes from
 either side is written to the file C<record>.
 
@@ -244,7 +245,8 @@ sub _read_packet
 sub _connect
 {
 	my ($client, $target) = @_;
-	my $server = IO::Socket::INET->new(PeerAddr => $target) or return;
+	my $server = $target =~ m{^/} ? IO::Socket::UNIX->new($target) : IO::Socket::INET->new(PeerAddr => $target);
+	return unless $server;
 	$peer{$client} = [ $client, $server ];
 	$peer{$server} = [ $server, $client ];
 	$is_client{$client} = 1;

@@ -8,6 +8,7 @@ use File::Basename qw(dirname);
 use IPC::Run;
 use Time::HiRes qw(time usleep);
 
+use HoldingProxy;
 use ZklockTest;
 
 # As "make install" installed it.
@@ -601,6 +602,63 @@ foreach my $once (0, 1)
 $node->wait_until(q{SELECT state = 'done' AND attempt = 2 FROM zk_jobs WHERE path = '/run/again'});
 pass('the same tick, in another attempt');
 
+# --timeout is for all tries together.
+{
+	local $ENV{PGOPTIONS} = '-c test.late=0 -c test.doubtful=1000000 -c log_statement=all';
+	$node->safe_psql('late', 'ALTER SEQUENCE answers RESTART');
+	$run = start_run([ '-d', 'late', '-t', '2 s', '/run/again', 'true' ]);
+	$node->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/run/again' AND granted});
+	$watcher->send(q{SELECT zk_lock_acquire('/run/again')});
+	$node->wait_until_contended('/run/again');
+	$node->wait_until(q{SELECT max(clock_timestamp() - backend_start) > '2 s' FROM pg_stat_activity WHERE application_name = 'zklock-run'});
+	$other->safe_psql('postgres', q{SELECT zk_lock_force_release('/run/again')});
+	is(finish($run), 75, 'lost before the command starts, --timeout: the exit status');
+	is(join(' ', slurp_file($node->logfile) =~ m{parameters: \$1 = '/run/again', \$2 = '([\d: s]+)'}g), '00:00:02 00:00:00', 'lost before the command starts, --timeout: it has passed');
+	like($run->{err}, qr{warning: lock "/run/again" was lost before the command started}, 'lost before the command starts: so it says');
+	is($watcher->answer, 't', 'lost before the command starts, --timeout: another server has the lock');
+	$watcher->query(q{SELECT zk_lock_release('/run/again')});
+}
+
+# All answers of the server come late, from the wait for the lock on.  A command is not started, or it is not ended.
+my $line = HoldingProxy->new($node->host . '/.s.PGSQL.' . $node->port);
+my $through = sprintf 'host=%s port=%s user=postgres dbname=%%s', split /:/, $line->address;
+my $not_in_time = qr{error: the server did not confirm lock "/run/line" in time to start the command\n};
+foreach ([ 0.3, '1500ms', [], '0 ran', qr/^$/ ], [ 0.3, '1500ms', [ '-g', '--once=now' ], '0 ran', qr/^zklock-run: warning: no transaction/ ],
+	[ 2, '100ms', [], '69 ', $not_in_time ], [ 9, '100ms', [], '69 ', $not_in_time ])
+{
+	my ($late, $margin, $options, $ends, $says) = @$_;
+	local $ENV{PGOPTIONS} = "-c zklock.commit_margin=$margin";
+	my @blocker = @$options ? () : ($watcher);
+	$_->query(q{SELECT zk_lock_acquire('/run/line')}) foreach @blocker;
+	$run = start_run([ '-d', sprintf($through, 'postgres'), @$options, @$options ? '/run/line/job' : '/run/line', 'sh', '-c', 'sleep 10; printf ran' ]);
+	$node->wait_for_waiter('/run/line', 1) if @blocker;
+	$line->delay($late);
+	$_->query(q{SELECT zk_lock_release('/run/line')}) foreach @blocker;
+	finish($run);
+	is("$run->{status} $run->{out}", $ends, "each answer comes $late s late, @$options");
+	like($run->{err}, $says, "each answer comes $late s late, @$options: says");
+	$line->delay(0);
+}
+
+# The server falls silent, while zklock-run waits for the lock, or between two looks before the command starts.
+foreach my $where ('wait', 'look')
+{
+	local $ENV{PGOPTIONS} = '-c test.late=0 -c test.doubtful=1000000';
+	$watcher->query(q{SELECT zk_lock_acquire('/run/silent')}) if $where eq 'wait';
+	$node->safe_psql('late', 'ALTER SEQUENCE answers RESTART');
+	$run = start_run([ '-d', sprintf($through, 'late'), '/run/silent', 'true' ]);
+	$where eq 'wait' ? $node->wait_for_waiter('/run/silent', 1)
+	  : $node->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/run/silent' AND granted});
+	kill 'STOP', $run->{pid};
+	wait_until_stopped($run->{pid});
+	$line->hold('replies');
+	kill 'TERM', $run->{pid};
+	kill 'CONT', $run->{pid};
+	is(finish($run), 143, "silence, $where: one signal ends it, though nothing withdraws the request");
+	$line->cut;
+	$watcher->query(q{SELECT zk_lock_release('/run/silent')}) if $where eq 'wait';
+}
+
 # With a long margin, a command has less time to end, or none; but while nothing is wrong, it is not ended.
 $node->set('zklock.session_timeout', '20s');
 $node->expire_session($zk, by_hand => 1);
@@ -615,6 +673,20 @@ foreach ([ '4.7s', 6 ], [ '7.9s', 0 ])
 		last unless $run->{err} =~ /did not confirm it in time/;
 	}
 	is("$run->{status} $run->{err}", '0 ', "a commit margin of $margin does not end a command");
+}
+
+# Nor does it if the user has stopped the command for longer than the lock was known to be safe.
+{
+	local $ENV{PGOPTIONS} = '-c zklock.commit_margin=7.9s';
+	$run = started(['/run/stopped'], $patient);
+	kill 'TSTP', $run->{pid};
+	wait_until_stopped($run->{pid}, $run->{command});
+	my $safe_until = $node->status('safe_until');
+	$node->wait_until("SELECT clock_timestamp() > '$safe_until'");
+	append_to_file("$directory/go", '');
+	kill 'CONT', $run->{pid};
+	is(finish($run), 0, 'a commit margin without a grace: a stopped command continues') or diag($run->{err});
+	unlink("$directory/go");
 }
 
 # --- the server ends ---
