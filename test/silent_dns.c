@@ -1,7 +1,8 @@
 /*
  * A resolver that may fall silent, for a process that is started with this in
  * LD_PRELOAD.  It knows the names that end in ".test": in its working directory, a
- * symbolic link of that name points to the address, or to "silent" if a lookup waits.
+ * symbolic link of that name points to the address, to "silent" if a lookup waits, or
+ * to "changing" if each lookup finds another address.
  * As long as there is a file "silent", all lookups wait.  The file "asked" says that
  * there was a lookup.
  */
@@ -9,6 +10,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,6 +33,9 @@ getaddrinfo(const char *node, const char *service,
 		ssize_t		length = readlink(node, address, sizeof(address) - 1);
 
 		address[length > 0 ? length : 0] = '\0';
+		if (strcmp(address, "changing") == 0)
+			length = snprintf(address, sizeof(address), "127.1.%d.%d",
+							  getpid() / 250 % 250, getpid() % 250 + 1);
 		if (access("silent", F_OK) != 0 && strcmp(address, "silent") != 0)
 			return length > 0 ? real(address, service, hints, result) : EAI_NONAME;
 		usleep(10000);

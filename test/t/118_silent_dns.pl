@@ -9,6 +9,7 @@ use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use Time::HiRes qw(time);
 
+use HoldingProxy;
 use ZklockTest;
 
 my $resolver = PostgreSQL::Test::Utils::tempdir('resolver') . '/silent_dns.so';
@@ -168,6 +169,27 @@ $node->wait_until_connected;
 is($node->worker_pid, $worker, 'by the same worker');
 my $log = slurp_file($node->logfile);
 unlike($log, qr/could not resolve/, 'silence is no failure');
+
+# --- a name whose address is another one at each lookup ---
+
+# A lookup is faster than a connect.  If each lookup replaced the client handle, none would connect.
+dns_is_back();
+my $proxy = HoldingProxy->new($zk->hosts);
+my ($slow_port) = $proxy->address =~ /:(\d+)/;
+$proxy->delay(1);
+name_is('zk1.test', '127.0.0.1');
+name_is('zk2.test', 'changing');
+$log_end = -s $node->logfile;
+restart_with("zk1.test:$slow_port,zk2.test:$slow_port");
+my $client = $node->backend;
+my $moves;
+$zk->wait_until(
+	sub {
+		$moves = () = slurp_file($node->logfile, $log_end) =~ /the addresses of the ZooKeeper servers have changed/g;
+		return $moves > 10 || $client->query(q{SELECT connects > 0 FROM zk_status}) eq 't';
+	},
+	'a connection, or too many client handles');
+cmp_ok($moves, '<', 10, 'a client handle for new addresses has time to connect');
 
 # --- a name that cannot be looked up, and credentials that ZooKeeper refuses ---
 

@@ -47,6 +47,8 @@ static struct
 	bool		stranger_logged;	/* logged: a server is no ZooKeeper */
 	char	   *hosts;			/* the hosts of the open handle ... */
 	char	   *servers;		/* ... and their addresses */
+	bool		moved;			/* the handle was opened for new addresses,
+								 * and has had little time to use them */
 	int64		resolve_at;		/* while disconnected: when to look names up
 								 * again */
 }			keeper;
@@ -253,6 +255,10 @@ remember_servers(const char *servers)
 /*
  * The lookup has ended: open a handle at once, or move to other servers.  A
  * failed lookup is logged once, until one succeeds.
+ *
+ * Each handle begins with a lookup.  If each lookup finds other addresses, and
+ * a connect takes longer than a lookup, no handle would ever connect.  So a
+ * handle for new addresses has a session timeout for itself.
  */
 static void
 take_lookup(void)
@@ -268,7 +274,7 @@ take_lookup(void)
 		if (!zkl_session_is_open() && keeper.awaits_address)
 			keeper.open_at = 0;
 		else if (zkl_session_is_open() && !keeper.connected &&
-				 zkl_resolver_servers(&servers))
+				 !keeper.moved && zkl_resolver_servers(&servers))
 			(void) move_to_servers(servers);
 	}
 	if (outcome != ZKL_RESOLVER_FAILED)
@@ -293,6 +299,7 @@ move_to_servers(const char *servers)
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with a new client handle, because the addresses of the ZooKeeper servers have changed"));
 	forget_servers();
+	keeper.moved = true;
 	reopen();
 	return true;
 }
@@ -302,6 +309,7 @@ static void
 forget_servers(void)
 {
 	keeper.replaced = false;
+	keeper.moved = false;
 	keeper.lookup_logged = false;
 	keeper.stranger_logged = false;
 	zkl_session_log_forget();
@@ -327,6 +335,7 @@ look_for_servers(void)
 	char	   *servers;
 
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+	keeper.moved = false;
 	zkl_resolver_start();
 	if (zkl_resolver_servers(&servers) && move_to_servers(servers))
 		return;
@@ -481,6 +490,7 @@ on_connected(void)
 	zkl_session_log_connected(!keeper.connected);
 	keeper.connected = true;
 	keeper.was_connected = true;
+	keeper.moved = false;
 	pg_atomic_write_u32(&zkl_session_info->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
 
