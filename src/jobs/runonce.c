@@ -231,9 +231,8 @@ run_with_claim(ZklLocalClaim *claim, Attempt *attempt)
 		ZKL_FAULT_POINT("run-started");
 		if (started)
 		{
-			zkl_hold_counts_add(claim, ZKL_EXCLUSIVE, attempt->request->scope, 1);
+			zkl_hold_counts_add(claim, attempt->request);
 			zkl_hold_counts_begin_run(claim, attempt->request->scope);
-			claim->call = attempt->request->call;
 		}
 	}
 	PG_CATCH();

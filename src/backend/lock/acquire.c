@@ -28,7 +28,7 @@ static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
 						  void *arg);
 static void report_lock_timeout(ZklClaim *claim);
 static void acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request);
-static void set_lease_time(ZklLocalClaim *claim, const ZklLockRequest *request);
+static void count(ZklLocalClaim *claim, const ZklLockRequest *request);
 
 bool
 zkl_acquire(const ZklLockRequest *request)
@@ -65,8 +65,7 @@ acquire_at_once(const ZklLockRequest *request)
 
 	if (claim == NULL)
 		return false;
-	zkl_hold_counts_add(claim, zkl_local_claim_part(request->mode), request->scope, 1);
-	set_lease_time(claim, request);
+	count(claim, request);
 	return true;
 }
 
@@ -76,9 +75,7 @@ acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request, void *arg)
 {
 	if (!zkl_acquire_claim(claim, request))
 		return false;
-	zkl_hold_counts_add(claim, zkl_local_claim_part(request->mode), request->scope, 1);
-	ZKL_FAULT_POINT("counted");
-	set_lease_time(claim, request);
+	count(claim, request);
 	return true;
 }
 
@@ -207,19 +204,19 @@ acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request)
 	 * from the worker.
 	 */
 	zkl_wait_for_certainty(request, claim);
-	zkl_hold_counts_add(claim, part, request->scope, 1);
-	claim->call = request->call;
-	set_lease_time(claim, request);
+	count(claim, request);
 }
 
 /*
- * Each acquire with a hold limit sets the limit again, counted from the
- * grant.  The quick check of the commit guard does not notice that a limit
- * has passed, so zkl_xact_note_lease_time() disables it.
+ * Count the acquire.  Each acquire with a hold limit sets the limit again,
+ * counted from the grant.  The quick check of the commit guard does not notice
+ * that a limit has passed, so zkl_xact_note_lease_time() disables it.
  */
 static void
-set_lease_time(ZklLocalClaim *claim, const ZklLockRequest *request)
+count(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
+	zkl_hold_counts_add(claim, request);
+	ZKL_FAULT_POINT("counted");
 	if (request->hold_limit == 0)
 		return;
 	zkl_xact_note_lease_time();

@@ -58,6 +58,7 @@ static int	further_leases = 0;
 /* Session-level runs of jobs that have not ended. */
 static int	session_runs = 0;
 
+static void count_session(ZklLocalClaim *claim, ZklPartName part, int count);
 static void note_leases(const ZklLocalClaim *claim, int before, int after);
 static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void make_room(void);
@@ -85,26 +86,26 @@ static ZklLocalClaim *certainly_held(const char *path, ZklLocalClaim *claim);
  * record.  Then change the counts.  So after an error no acquire is counted.
  */
 void
-zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
-					int count)
+zkl_hold_counts_add(ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	ZklPartName name = zkl_local_claim_part(request->mode);
+	int			before = zkl_local_claim_count(claim, name);
+	int			count = request->mode == ZKL_MODE_LEASE ? request->quantity : 1;
+
+	if (request->scope == ZKL_SCOPE_XACT)
+		count_xact(claim, name, count);
+	else
+		count_session(claim, name, count);
+	note_leases(claim, before, before + count);
+	show_counts(claim);
+	claim->call = request->call;
+}
+
+static void
+count_session(ZklLocalClaim *claim, ZklPartName name, int count)
 {
 	ZklPart    *part = &claim->parts[name];
-	int			before = zkl_local_claim_count(claim, name);
 
-	if (scope == ZKL_SCOPE_XACT)
-	{
-		/*
-		 * The acquire counts even without the advisory lock.  If another
-		 * backend took the advisory lock after pg_advisory_unlock_all(), that
-		 * backend waits until this claim ends.
-		 */
-		if (!part->locked && !claim->shared->is_use)
-			(void) book_advisory_lock(claim, name, ZKL_SCOPE_XACT);
-		count_xact(claim, name, count);
-		note_leases(claim, before, before + count);
-		show_counts(claim);
-		return;
-	}
 	if (claim->shared->is_use)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
@@ -127,8 +128,6 @@ zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 			dlist_push_tail(&session_claims, &claim->session_link);
 	}
 	part->session_count += count;
-	note_leases(claim, before, before + count);
-	show_counts(claim);
 }
 
 /*
@@ -172,6 +171,13 @@ count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 	ZklPart    *part = &claim->parts[name];
 	int			nest_level = GetCurrentTransactionNestLevel();
 
+	/*
+	 * The acquire counts even without the advisory lock.  If another backend
+	 * took the advisory lock after pg_advisory_unlock_all(), that backend
+	 * waits until this claim ends.
+	 */
+	if (!part->locked && !claim->shared->is_use)
+		(void) book_advisory_lock(claim, name, ZKL_SCOPE_XACT);
 	if (part->xact_record < 0 ||
 		records[part->xact_record].nest_level != nest_level)
 	{

@@ -15,11 +15,11 @@
 #include "backend/lock/localclaim.h"
 
 /*
- * Count acquires of a claim that is held.  May raise the errors of the lock
- * manager; then nothing has changed.
+ * Count the acquire that was requested; of a semaphore, one for each lease.
+ * The claim is held.  May raise the errors of the lock manager; then nothing
+ * has changed.
  */
-extern void zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName part,
-								ZklScope scope, int count);
+extern void zkl_hold_counts_add(ZklLocalClaim *claim, const ZklLockRequest *request);
 
 /*
  * The acquire that was counted last is for the run of a job, which ends when

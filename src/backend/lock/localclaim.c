@@ -364,7 +364,6 @@ add(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	claim->kind = zkl_recipe_kind(request->mode);
 	claim->limit = request->limit;
-	claim->call = request->call;
 	claim->run_level = 0;
 	claim->run_failed = false;
 	claim->told_revoked = false;

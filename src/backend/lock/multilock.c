@@ -338,8 +338,7 @@ count_all(Multilock *lock)
 		{
 			if (counted > 0)
 				ZKL_FAULT_POINT("multilock-counting");
-			zkl_hold_counts_add(lock->members[counted].claim, ZKL_EXCLUSIVE, scope,
-								1);
+			zkl_hold_counts_add(lock->members[counted].claim, lock->request);
 		}
 	}
 	PG_CATCH();
@@ -361,10 +360,7 @@ count_all(Multilock *lock)
 	}
 	PG_END_TRY();
 	for (int i = 0; i < lock->nmembers; i++)
-	{
 		lock->members[i].is_new = false;
-		lock->members[i].claim->call = lock->request->call;
-	}
 }
 
 bool

@@ -158,7 +158,7 @@ acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request, void *arg)
 	 * gets it now.  Then zkl_hold_counts_add() acquires the advisory lock.
 	 */
 	zkl_local_claim_set_generation(claim, claim->shared->generation);
-	zkl_hold_counts_add(claim, ZKL_SHARED, request->scope, request->quantity);
+	zkl_hold_counts_add(claim, request);
 	return true;
 }
 
@@ -219,8 +219,7 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklLockRequest *request
 	PG_TRY();
 	{
 		ZKL_FAULT_POINT("semaphore-merged");
-		zkl_hold_counts_add(claim, ZKL_SHARED, request->scope, request->quantity);
-		claim->call = request->call;
+		zkl_hold_counts_add(claim, request);
 	}
 	PG_CATCH();
 	{

@@ -348,7 +348,7 @@ use(Argument *claim)
 		(void) is_granted(claim);	/* an error if it has ended meanwhile */
 		zkl_report_full();
 	}
-	zkl_hold_counts_add(local, ZKL_EXCLUSIVE, ZKL_SCOPE_XACT, 1);
+	zkl_hold_counts_add(local, &request);
 	zkl_xact_note_lease_time();
 	zkl_reliance_note_use(path);
 	ZKL_FAULT_POINT("claim-used");
