@@ -119,13 +119,9 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request)
 bool
 zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
-	ZklPartName name = zkl_local_claim_part(request->mode);
-	ZklPart    *part = &claim->parts[name];
-	LOCKMODE	mode = zkl_local_claim_lock_mode(name);
+	ZklPartName part = zkl_local_claim_part(request->mode);
 	int64		until = Min(request->until, request->lock_timeout_at);
 	ZklAdvisoryWait result;
-
-	part->lock_scope = request->scope;
 
 	/*
 	 * When the worker begins a new generation, it ends this wait, because the
@@ -136,30 +132,22 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 	{
 		zkl_local_claim_set_generation(claim,
 									   zkl_claim_generation(claim->shared));
-		claim->crowded = !zkl_advisory_lock_acquire(&claim->tag, mode, request->scope, true);
-		if (!claim->crowded)
-			result = ZKL_ADVISORY_LOCKED;
-		else if (request->only_tries)
-			result = ZKL_ADVISORY_TIME_OVER;
-		else
-		{
-			zkl_wait_drop_snapshot(request);
-			result = zkl_advisory_lock_wait(claim->shared, &claim->tag, mode,
-											request->scope, until);
+		claim->crowded = !zkl_local_claim_lock(claim, part, request->scope);
+		if (!claim->crowded || request->only_tries)
+			return !claim->crowded;
+		zkl_wait_drop_snapshot(request);
+		result = zkl_local_claim_wait_for_lock(claim, part, request->scope, until);
 
-			/*
-			 * PostgreSQL's timers go by the wall clock, which may have been
-			 * set forward.
-			 */
-			if (result == ZKL_ADVISORY_TIME_OVER && zkl_now() < until)
-				result = ZKL_ADVISORY_NEW_GENERATION;
-			else if (result == ZKL_ADVISORY_TIME_OVER && zkl_now() < request->until)
-				report_lock_timeout(claim->shared);
-		}
+		/*
+		 * PostgreSQL's timers go by the wall clock, which may have been set
+		 * forward.
+		 */
+		if (result == ZKL_ADVISORY_TIME_OVER && zkl_now() < until)
+			result = ZKL_ADVISORY_NEW_GENERATION;
+		else if (result == ZKL_ADVISORY_TIME_OVER && zkl_now() < request->until)
+			report_lock_timeout(claim->shared);
 	} while (result == ZKL_ADVISORY_NEW_GENERATION);
-
-	part->locked = result == ZKL_ADVISORY_LOCKED;
-	return part->locked;
+	return result == ZKL_ADVISORY_LOCKED;
 }
 
 /*

@@ -62,8 +62,6 @@ static void count_session(ZklLocalClaim *claim, ZklPartName part, int count);
 static void note_leases(const ZklLocalClaim *claim, int before, int after);
 static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void make_room(void);
-static bool book_advisory_lock(ZklLocalClaim *claim, ZklPartName part,
-							   ZklScope scope);
 static int	take_all_session(ZklLocalClaim *claim);
 static void uncount_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void settle_part(ZklLocalClaim *claim, ZklPartName part, int count);
@@ -118,7 +116,7 @@ count_session(ZklLocalClaim *claim, ZklPartName name, int count)
 		 * This can fail only for a part without an advisory lock: an advisory
 		 * lock that the backend holds merely moves to session level.
 		 */
-		if (!book_advisory_lock(claim, name, ZKL_SCOPE_SESSION))
+		if (!zkl_local_claim_lock(claim, name, ZKL_SCOPE_SESSION))
 			ereport(ERROR,
 					errcode(zkl_report_count(ERRCODE_LOCK_NOT_AVAILABLE)),
 					errmsg("could not acquire session-level lock \"%s\"",
@@ -177,7 +175,7 @@ count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 	 * waits until this claim ends.
 	 */
 	if (!part->locked && !claim->shared->is_use)
-		(void) book_advisory_lock(claim, name, ZKL_SCOPE_XACT);
+		(void) zkl_local_claim_lock(claim, name, ZKL_SCOPE_XACT);
 	if (part->xact_record < 0 ||
 		records[part->xact_record].nest_level != nest_level)
 	{
@@ -275,41 +273,6 @@ note_xact_of_runs(bool committed)
 						iter.cur)->run_failed = !committed;
 }
 
-/*
- * Hold the advisory lock at this level.  If the part already has it, the lock
- * changes its level.  A backend that writes gets ShareLock in addition,
- * without a wait.  A part may have no advisory lock for two reasons.  Either
- * the part belongs to a semaphore, whose backends all share the lock.  Or
- * pg_advisory_unlock_all() has released the lock; then another backend may
- * have it by now, and waits until this backend's claim ends.
- */
-static bool
-book_advisory_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
-{
-	ZklPart    *part = &claim->parts[name];
-	LOCKMODE	mode = zkl_local_claim_lock_mode(name);
-
-	if (part->locked)
-		zkl_advisory_lock_move(&claim->tag, mode, part->lock_scope, scope);
-	else
-	{
-		/*
-		 * A backend that holds ExclusiveLock never waits, even if other
-		 * backends wait for the lock: PostgreSQL grants it to a holder before
-		 * the waiters that the holder blocks.  And another backend may have a
-		 * semaphore's ExclusiveLock for a moment, because it takes the
-		 * semaphore for a mutex, until it notices its mistake.
-		 */
-		bool		may_wait = claim->kind == ZKL_KIND_SEMAPHORE ||
-		(name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked);
-
-		part->locked = zkl_advisory_lock_acquire(&claim->tag, mode, scope, !may_wait);
-	}
-	if (part->locked)
-		part->lock_scope = scope;
-	return part->locked;
-}
-
 void
 zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 {
@@ -322,7 +285,7 @@ zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 	 * transaction level.  At session level it would outlive the transaction.
 	 */
 	if (part->session_count == count && part->xact_count > 0)
-		(void) book_advisory_lock(claim, name, ZKL_SCOPE_XACT);
+		(void) zkl_local_claim_lock(claim, name, ZKL_SCOPE_XACT);
 
 	part->session_count -= count;
 
@@ -477,8 +440,7 @@ session_locks_are_gone(void)
 		{
 			if (claim->parts[part].locked &&
 				claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
-				return !zkl_lock_held_by_me(&claim->tag,
-											zkl_local_claim_lock_mode(part));
+				return !zkl_local_claim_has_lock(claim, part);
 		}
 	}
 	return false;

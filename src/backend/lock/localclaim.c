@@ -69,7 +69,7 @@ static const char *way_out(const ZklLocalClaim *claim);
 static ZklClaimant describe_claimant(void);
 static ZklLocalClaim *prepare(const ZklLockRequest *request);
 static void make_room(void);
-static void add(ZklLocalClaim *claim, const ZklLockRequest *request);
+static void add(ZklLocalClaim *claim);
 static void set_up(void);
 static void end_all(int code, Datum arg);
 static void wait_until_released(const char *path);
@@ -145,16 +145,6 @@ zkl_local_claim_part(ZklMode mode)
 		ZKL_SHARED : ZKL_EXCLUSIVE;
 }
 
-/*
- * ShareLock does not conflict with itself, so readers and holders of leases
- * share the advisory lock.  ExclusiveLock conflicts with both.
- */
-LOCKMODE
-zkl_local_claim_lock_mode(ZklPartName part)
-{
-	return part == ZKL_SHARED ? ShareLock : ExclusiveLock;
-}
-
 int
 zkl_local_claim_session_count(const ZklLocalClaim *claim)
 {
@@ -227,7 +217,7 @@ zkl_local_claim_begin(const ZklLockRequest *request)
 	 * must not find a claim in the table that has no shared one yet.
 	 */
 	claim->shared = zkl_local_claim_begin_second(request);
-	add(claim, request);
+	add(claim);
 	return claim;
 }
 
@@ -235,8 +225,7 @@ ZklLocalClaim *
 zkl_local_claim_begin_held(const ZklLockRequest *request)
 {
 	ZklLocalClaim *claim = prepare(request);
-	ZklPartName name = zkl_local_claim_part(request->mode);
-	LOCKMODE	mode = zkl_local_claim_lock_mode(name);
+	ZklPartName part = zkl_local_claim_part(request->mode);
 	ZklClaimant claimant;
 
 	/*
@@ -252,7 +241,7 @@ zkl_local_claim_begin_held(const ZklLockRequest *request)
 	 * stay otherwise.
 	 */
 	claimant = describe_claimant();
-	if (!zkl_advisory_lock_acquire(&claim->tag, mode, request->scope, true))
+	if (!zkl_local_claim_lock(claim, part, request->scope))
 		return NULL;
 	ZKL_FAULT_POINT("advisory-lock-tried");
 	claim->shared = zkl_claim_begin_held(claim->path, claim->hash,
@@ -260,13 +249,11 @@ zkl_local_claim_begin_held(const ZklLockRequest *request)
 										 claim->generation, &claimant);
 	if (claim->shared == NULL)
 	{
-		zkl_advisory_lock_release(&claim->tag, mode, request->scope);
+		zkl_local_claim_unlock(claim, part);
 		return NULL;
 	}
-	add(claim, request);
+	add(claim);
 	claim->crowded = false;
-	claim->parts[name].locked = true;
-	claim->parts[name].lock_scope = request->scope;
 	return claim;
 }
 
@@ -279,7 +266,7 @@ zkl_local_claim_use(const ZklLockRequest *request, uint64 number)
 	claim->shared = zkl_detached_use(number, &claimant);
 	if (claim->shared == NULL)
 		return NULL;
-	add(claim, request);
+	add(claim);
 	return claim;
 }
 
@@ -287,10 +274,10 @@ zkl_local_claim_use(const ZklLockRequest *request, uint64 number)
  * What may fail comes before there is a shared claim, because only the claims
  * in the buckets lead to those.
  *
- * Finds memory for a claim on the path, and fills in the path and all fields
- * before "table_link".  If the memory was last used for the same path, the
- * other fields are as they were.  The claim stays in the list of free ones
- * until it is added, so it is not lost if the caller fails.
+ * Finds memory for a claim on the path, and fills it in.  If the memory was
+ * last used for the same path, the tag, its generation and "crowded" are as
+ * they were.  The claim stays in the list of free ones until it is added, so
+ * it is not lost if the caller fails.
  */
 static ZklLocalClaim *
 prepare(const ZklLockRequest *request)
@@ -323,6 +310,15 @@ prepare(const ZklLockRequest *request)
 		claim->generation = 0;
 		claim->crowded = false;
 	}
+	claim->kind = zkl_recipe_kind(request->mode);
+	claim->limit = request->limit;
+	claim->run_level = 0;
+	claim->run_failed = false;
+	claim->told_revoked = false;
+	claim->told_lost = false;
+	memset(claim->parts, 0, sizeof(claim->parts));
+	for (int part = 0; part < ZKL_PARTS; part++)
+		claim->parts[part].xact_record = -1;
 	return claim;
 }
 
@@ -360,17 +356,8 @@ make_room(void)
  * end_all() never sees a claim that is filled in by half.
  */
 static void
-add(ZklLocalClaim *claim, const ZklLockRequest *request)
+add(ZklLocalClaim *claim)
 {
-	claim->kind = zkl_recipe_kind(request->mode);
-	claim->limit = request->limit;
-	claim->run_level = 0;
-	claim->run_failed = false;
-	claim->told_revoked = false;
-	claim->told_lost = false;
-	memset(claim->parts, 0, sizeof(claim->parts));
-	for (int part = 0; part < ZKL_PARTS; part++)
-		claim->parts[part].xact_record = -1;
 	dlist_delete(&claim->table_link);
 	dlist_push_tail(bucket_of(claim->hash), &claim->table_link);
 	nclaims++;
@@ -486,6 +473,67 @@ zkl_local_claim_set_generation(ZklLocalClaim *claim, uint32 generation)
 }
 
 /*
+ * ShareLock does not conflict with itself, so readers and holders of leases
+ * share the advisory lock.  ExclusiveLock conflicts with both.
+ */
+static LOCKMODE
+lock_mode(ZklPartName part)
+{
+	return part == ZKL_SHARED ? ShareLock : ExclusiveLock;
+}
+
+/*
+ * A part of a claim that is held may have no advisory lock for two reasons.
+ * Either the part belongs to a semaphore, whose backends all share the lock.
+ * Or pg_advisory_unlock_all() has released the lock; then another backend may
+ * have it by now, and waits until this backend's claim ends.
+ */
+bool
+zkl_local_claim_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
+{
+	ZklPart    *part = &claim->parts[name];
+	LOCKMODE	mode = lock_mode(name);
+
+	if (part->locked)
+		zkl_advisory_lock_move(&claim->tag, mode, part->lock_scope, scope);
+	else
+	{
+		/*
+		 * A backend that holds ExclusiveLock never waits, even if other
+		 * backends wait for the lock: PostgreSQL grants it to a holder before
+		 * the waiters that the holder blocks.  And another backend may have a
+		 * semaphore's ExclusiveLock for a moment, because it takes the
+		 * semaphore for a mutex, until it notices its mistake.
+		 */
+		bool		may_wait = claim->kind == ZKL_KIND_SEMAPHORE ||
+		(name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked);
+
+		part->locked = zkl_advisory_lock_acquire(&claim->tag, mode, scope, !may_wait);
+	}
+	part->lock_scope = scope;
+	return part->locked;
+}
+
+ZklAdvisoryWait
+zkl_local_claim_wait_for_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
+							  int64 until)
+{
+	ZklPart    *part = &claim->parts[name];
+	ZklAdvisoryWait result = zkl_advisory_lock_wait(claim->shared, &claim->tag,
+													lock_mode(name), scope, until);
+
+	part->locked = result == ZKL_ADVISORY_LOCKED;
+	part->lock_scope = scope;
+	return result;
+}
+
+bool
+zkl_local_claim_has_lock(const ZklLocalClaim *claim, ZklPartName part)
+{
+	return zkl_lock_held_by_me(&claim->tag, lock_mode(part));
+}
+
+/*
  * PostgreSQL warns about the release of a lock that is not held.  So if
  * PostgreSQL has released the advisory lock, or is about to, the caller clears
  * "locked" first.
@@ -496,8 +544,7 @@ zkl_local_claim_unlock(ZklLocalClaim *claim, ZklPartName name)
 	ZklPart    *part = &claim->parts[name];
 
 	if (part->locked)
-		zkl_advisory_lock_release(&claim->tag, zkl_local_claim_lock_mode(name),
-								  part->lock_scope);
+		zkl_advisory_lock_release(&claim->tag, lock_mode(name), part->lock_scope);
 	part->locked = false;
 }
 
@@ -592,8 +639,7 @@ unlock_if_lost(ZklLocalClaim *claim)
 	for (int part = 0; part < ZKL_PARTS; part++)
 	{
 		/* pg_advisory_unlock_all() may have done it. */
-		if (claim->parts[part].locked &&
-			zkl_lock_held_by_me(&claim->tag, zkl_local_claim_lock_mode(part)))
+		if (claim->parts[part].locked && zkl_local_claim_has_lock(claim, part))
 			zkl_local_claim_unlock(claim, part);
 		claim->parts[part].locked = false;
 	}

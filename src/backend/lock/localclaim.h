@@ -130,9 +130,8 @@ extern ZklLocalClaim *zkl_local_claim_next(ZklLocalClaim *claim);
 /* How many claims are there? */
 extern int	zkl_local_claim_number(void);
 
-/* The part of a claim for this mode, and the mode of its advisory lock. */
+/* The part of a claim for this mode. */
 extern ZklPartName zkl_local_claim_part(ZklMode mode);
-extern LOCKMODE zkl_local_claim_lock_mode(ZklPartName part);
 
 /*
  * The SQL function that releases the claim's session-level acquires; if the
@@ -218,7 +217,19 @@ extern void zkl_local_claim_renew_deadline(void);
  */
 extern void zkl_local_claim_set_generation(ZklLocalClaim *claim, uint32 generation);
 
-/* Release the advisory lock of one part, but keep the claim. */
+/*
+ * The advisory lock of one part.  lock: hold it at this level; if the part has
+ * it already, it changes its level.  Without a wait, except where that cannot
+ * be long.  wait_for_lock: wait for it until this moment of zkl_now(), as
+ * zkl_advisory_lock_wait does.  has_lock: does this backend have it, as far as
+ * PostgreSQL knows?  unlock: release it, but keep the claim.
+ */
+extern bool zkl_local_claim_lock(ZklLocalClaim *claim, ZklPartName part,
+								 ZklScope scope);
+extern ZklAdvisoryWait zkl_local_claim_wait_for_lock(ZklLocalClaim *claim,
+													 ZklPartName part, ZklScope scope,
+													 int64 until);
+extern bool zkl_local_claim_has_lock(const ZklLocalClaim *claim, ZklPartName part);
 extern void zkl_local_claim_unlock(ZklLocalClaim *claim, ZklPartName part);
 
 /* A lost claim of which the user has not been told yet; NULL: none. */
