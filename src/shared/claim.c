@@ -50,7 +50,6 @@ static bool uses_leases(const ZklEntry *semaphore);
 static void make_way(ZklEntry *entry, ZklMode mode);
 static void attach_use(ZklClaim *claim, ZklClaim *holder, int64 now);
 static ZklClaim *find_hold(const ZklHoldSearch *search, ZklHold *hold);
-static void note_release(ZklEntry *entry, int64 now);
 static bool detach_use(ZklClaim *claim);
 static void detach(ZklClaim *claim, int64 now);
 static inline ZklClaimStatus status_until(const ZklClaim *claim, int64 now,
@@ -355,7 +354,7 @@ zkl_claim_release_leases(ZklClaim *claim, int quantity)
 
 	zkl_entry_lock(semaphore);
 	zkl_leases_put_back(claim, quantity, now);
-	note_release(semaphore, now);
+	zkl_entry_note_release(semaphore, now);
 	zkl_leases_settle(semaphore);
 	zkl_entry_unlock(semaphore->hash);
 }
@@ -673,7 +672,7 @@ detach(ZklClaim *claim, int64 now)
 			break;
 		case ZKL_CLAIM_HELD:
 			entry->nheld--;
-			note_release(entry, now);
+			zkl_entry_note_release(entry, now);
 			zkl_entry_stop_excluding(entry);
 			break;
 		case ZKL_CLAIM_LOST:
@@ -690,24 +689,6 @@ detach(ZklClaim *claim, int64 now)
 		zkl_entry_remove_if_unused(entry);
 	else
 		zkl_entry_settle(entry, now);
-}
-
-/*
- * Note the release: if the lock is soon acquired again, its ticket will
- * linger.
- */
-static void
-note_release(ZklEntry *entry, int64 now)
-{
-	/*
-	 * The entry may be gone before the lock is acquired again.  The slot
-	 * outlives it, until another path with the same slot overwrites it.
-	 */
-	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
-
-	entry->released_at = now;
-	zkl_entry_begin_comeback(entry);
-	recent->released_at = now;
 }
 
 /*

@@ -27,6 +27,7 @@ static void assert_consistent(const ZklEntry *entry);
 static void wake_later(Latch *latch);
 static bool shall_linger(ZklEntry *entry);
 static bool pays_to_linger(const ZklEntry *entry);
+static ZklRecent *begin_recent(const ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
 static void unlink_lease(ZklEntry *lease);
@@ -250,6 +251,23 @@ zkl_entry_comeback(const ZklEntry *entry)
 ZklComeback *
 zkl_entry_begin_comeback(const ZklEntry *entry)
 {
+	return &begin_recent(entry)->comeback;
+}
+
+/*
+ * The entry may be gone before the lock is acquired again.  The slot outlives
+ * it, until another path with the same slot overwrites it.
+ */
+void
+zkl_entry_note_release(ZklEntry *lock, int64 now)
+{
+	lock->released_at = now;
+	begin_recent(lock)->released_at = now;
+}
+
+static ZklRecent *
+begin_recent(const ZklEntry *entry)
+{
 	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
 
 	Assert(zkl_lock_table_is_mine(entry));
@@ -259,7 +277,7 @@ zkl_entry_begin_comeback(const ZklEntry *entry)
 		recent->released_at = 0;
 		zkl_comeback_start(&recent->comeback, entry->place.znode);
 	}
-	return &recent->comeback;
+	return recent;
 }
 
 bool

@@ -97,7 +97,11 @@ extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
 /* The ticket serves one more claim. */
 extern void zkl_entry_count_claim(ZklEntry *entry, int64 now);
 
-/* Was the lock released less than zklock.linger ago? */
+/*
+ * note_release: a claim releases the lock.  comes_back: was that less than
+ * zklock.linger ago?
+ */
+extern void zkl_entry_note_release(ZklEntry *lock, int64 now);
 extern bool zkl_entry_comes_back(const ZklEntry *lock, int64 now);
 
 /*
