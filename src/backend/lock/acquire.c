@@ -89,14 +89,14 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request)
 	ZklWait		wait;
 	ZklAnswer	answer;
 
-	zkl_wait_begin(&wait, request);
+	zkl_wait_begin(&wait, request, claim->shared);
 	ZKL_FAULT_POINT("claim-begun");
 	for (;;)
 	{
 		if (!zkl_acquire_locally(claim, request))
 			break;
 		ZKL_FAULT_POINT("advisory-locked");
-		answer = zkl_wait_for_ticket(&wait, claim->shared, NULL);
+		answer = zkl_wait_for_ticket(&wait, NULL);
 		if (answer == ZKL_ANSWER_HELD)
 			return true;
 		if (answer != ZKL_ANSWER_STALE)

@@ -176,7 +176,6 @@ static void
 ask_for_all(Multilock *lock)
 {
 	ZklLockRequest ask = *lock->request;
-	ZklWait		wait;
 
 	/*
 	 * The requests are tries, so each takes its advisory lock only if that is
@@ -184,7 +183,6 @@ ask_for_all(Multilock *lock)
 	 * not wait for another backend.
 	 */
 	ask.only_tries = true;
-	zkl_wait_begin(&wait, &ask);
 	for (int i = 0; i < lock->nmembers; i++)
 	{
 		Member	   *member = &lock->members[i];
@@ -203,7 +201,7 @@ ask_for_all(Multilock *lock)
 
 		/* So many requests at once must not delay other backends. */
 		member->claim->shared->in_multilock = i > 0;
-		member->held = zkl_wait_ask(&wait, member->claim->shared) ==
+		member->held = zkl_grant_request(member->claim->shared, true, true) ==
 			ZKL_ANSWER_HELD;
 	}
 }
@@ -226,12 +224,11 @@ count_granted(Multilock *lock)
 		if (member->held)
 			continue;
 		ask.path = member->path;
-		zkl_wait_begin(&wait, &ask);
+		zkl_wait_begin(&wait, &ask, member->claim->shared);
 
 		/* This waits for ZooKeeper's reply, but not for another client. */
 		wait.impatient = true;
-		if (zkl_wait_for_ticket(&wait, member->claim->shared, NULL) !=
-			ZKL_ANSWER_HELD)
+		if (zkl_wait_for_ticket(&wait, NULL) != ZKL_ANSWER_HELD)
 			return i;
 		member->held = true;
 	}

@@ -74,12 +74,12 @@ static bool acquire_leases(ZklClaim *claim, const ZklLockRequest *request);
 static bool begin_anew(ZklClaim *claim, const ZklLockRequest *request);
 static ZklAnswer acquire_by_trying(ZklClaim *claim, const ZklLockRequest *request);
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request);
-static bool survey_before(ZklClaim *claim, const ZklWait *wait);
+static bool survey_before(const ZklWait *wait);
 static bool survey_after(ZklClaim *claim, const ZklLockRequest *request);
 static bool survey_in_time(ZklClaim *claim, const ZklLockRequest *request);
 static ZklPatience patience_of(const ZklLockRequest *request);
 static int64 survey_until(const ZklLockRequest *request);
-static ZklAnswer survey(ZklWait *wait, ZklClaim *claim);
+static ZklAnswer survey(ZklWait *wait);
 static bool any_other_use(const ZklListing *survey, const ZklLockRequest *request);
 static bool is_other_limit(const ZklListing *survey, const ZklLockRequest *request);
 static bool is_other_use(const ZklListingNode *node, bool other_limit);
@@ -281,10 +281,10 @@ acquire_by_trying(ZklClaim *claim, const ZklLockRequest *request)
 {
 	ZklWait		wait;
 
-	zkl_wait_begin(&wait, request);
-	if (!survey_before(claim, &wait))
+	zkl_wait_begin(&wait, request, claim);
+	if (!survey_before(&wait))
 		return ZKL_ANSWER_QUEUED;
-	return zkl_wait_for_ticket(&wait, claim, NULL);
+	return zkl_wait_for_ticket(&wait, NULL);
 }
 
 /* Wait for the inner mutex, and with it for the leases. */
@@ -305,7 +305,7 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 	inner.semaphore = request->path;
 	inner.mode = ZKL_MODE_LOCK;
 	inner.scope = ZKL_SCOPE_XACT;
-	zkl_wait_begin(&wait, request);
+	zkl_wait_begin(&wait, request, claim);
 	zkl_permission_check_claim(inner.path);
 
 	/*
@@ -323,10 +323,10 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 		if (zkl_acquire_claim(mutex, &inner))
 		{
 			ZKL_FAULT_POINT("semaphore-mutex-held");
-			may_request = survey_before(claim, &wait);
+			may_request = survey_before(&wait);
 			ZKL_FAULT_POINT("semaphore-surveyed");
 			if (may_request)
-				answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
+				answer = zkl_wait_for_ticket(&wait, mutex->shared);
 			ZKL_FAULT_POINT("semaphore-granted");
 		}
 	}
@@ -348,7 +348,7 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
  * If ZooKeeper has not replied until then, the wait that follows reports so.
  */
 static bool
-survey_before(ZklClaim *claim, const ZklWait *wait)
+survey_before(const ZklWait *wait)
 {
 	ZklWait		own = *wait;
 
@@ -356,8 +356,8 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
 	 * A znode that this server has just released must not count as another
 	 * kind of lock.
 	 */
-	return claim->entry->surveyed || !zkl_wait_until_settled(&own, claim) ||
-		survey(&own, claim) != ZKL_ANSWER_QUEUED;
+	return own.claim->entry->surveyed || !zkl_wait_until_settled(&own) ||
+		survey(&own) != ZKL_ANSWER_QUEUED;
 }
 
 /*
@@ -390,10 +390,10 @@ survey_in_time(ZklClaim *claim, const ZklLockRequest *request)
 	ZklWait		wait;
 	ZklAnswer	answer;
 
-	zkl_wait_begin(&wait, request);
-	answer = survey(&wait, claim);
+	zkl_wait_begin(&wait, request, claim);
+	answer = survey(&wait);
 	if (answer == ZKL_ANSWER_NONE)
-		zkl_wait_fail_unanswered(&wait, claim);
+		zkl_wait_fail_unanswered(&wait);
 	return answer == ZKL_ANSWER_HELD;
 }
 
@@ -425,7 +425,7 @@ survey_until(const ZklLockRequest *request)
  * znodes are still there, NONE if ZooKeeper has not replied.
  */
 static ZklAnswer
-survey(ZklWait *wait, ZklClaim *claim)
+survey(ZklWait *wait)
 {
 	const ZklLockRequest *request = wait->request;
 	int64		until = survey_until(request);
@@ -449,7 +449,7 @@ survey(ZklWait *wait, ZklClaim *claim)
 			return ZKL_ANSWER_NONE;
 		if (!query_others(seen, request, until))
 			break;
-		if (!zkl_wait_for_answer(wait, claim, pause))
+		if (!zkl_wait_for_answer(wait, pause))
 			return ZKL_ANSWER_QUEUED;
 		pause = Min(2 * pause, ZKL_LOOK_INTERVAL);
 	}

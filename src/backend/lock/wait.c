@@ -56,8 +56,7 @@ typedef enum Reason
 	REASON_DOUBT				/* ZooKeeper has not confirmed the session */
 } Reason;
 
-static bool look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex,
-				 ZklAnswer *answer);
+static bool look(ZklWait *wait, ZklClaim *mutex, ZklAnswer *answer);
 static void begin_asking(ZklWait *wait);
 static const char *path_of_user(const ZklLockRequest *request);
 static Reason reason_of(ZklAnswer answer);
@@ -65,15 +64,16 @@ static bool time_is_over(ZklWait *wait, ZklAnswer answer);
 static bool has_asked_enough(ZklWait *wait, int64 least);
 static void sleep_until_next(const ZklWait *wait, Reason reason,
 							 int64 look_at);
-static void log_wait(ZklWait *wait, const ZklClaim *claim, bool answered);
+static void log_wait(ZklWait *wait, bool answered);
 static void log_acquired(const ZklWait *wait);
 static const char *describe(const ZklLockRequest *request);
 static const char *detail_of(const ZklClaim *claim, bool answered);
 
 void
-zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request)
+zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request, ZklClaim *claim)
 {
 	wait->request = request;
+	wait->claim = claim;
 	wait->begun_at = zkl_now();
 	wait->asks_until = 0;
 	wait->silent_since = 0;
@@ -81,12 +81,47 @@ zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request)
 	wait->requests = false;
 }
 
+/*
+ * The first look has not requested the ticket from the worker.  It suffices
+ * if the server owns the ticket, and then costs nothing more.
+ */
 ZklAnswer
-zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
+zkl_wait_for_ticket(ZklWait *wait, ZklClaim *mutex)
 {
+	ZklClaim   *claim = wait->claim;
+	ZklAnswer	answer;
+	ZklAwaited	awaited = {.path = claim->entry->path,.mode = claim->mode,.owner_text = claim->owner_text,.claim = claim};
+
 	if (!wait->requests)
+	{
+		if (look(wait, mutex, &answer))
+			return answer;
 		begin_asking(wait);
-	return zkl_grant_request(claim, wait->request->only_tries, true);
+	}
+	PG_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
+	{
+		while (!look(wait, mutex, &answer) &&
+			   !time_is_over(wait, answer) &&
+			   !(wait->impatient && answer == ZKL_ANSWER_QUEUED))
+		{
+			int64		until = ZKL_FOREVER;
+
+			/*
+			 * A try does not wait for other clients, so it is not part of a
+			 * deadlock.  Neither is a backend that waits for ZooKeeper's
+			 * reply.
+			 */
+			if (!wait->request->only_tries && !wait->impatient &&
+				answer == ZKL_ANSWER_QUEUED)
+				until = zkl_deadlock_look(&awaited);
+			ZKL_FAULT_POINT("request-queued");
+			log_wait(wait, reason_of(answer) == REASON_TICKET);
+			sleep_until_next(wait, reason_of(answer), Min(until, wait->log_at));
+		}
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
+	zkl_deadlock_end(0, (Datum) 0);
+	return answer;
 }
 
 /*
@@ -104,54 +139,11 @@ begin_asking(ZklWait *wait)
 }
 
 /*
- * The first look has not requested the ticket from the worker.  It suffices
- * if the server owns the ticket, and then costs nothing more.
- */
-ZklAnswer
-zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
-{
-	ZklAnswer	answer;
-	ZklAwaited	awaited = {.path = claim->entry->path,.mode = claim->mode,.owner_text = claim->owner_text,.claim = claim};
-
-	wait->claim = claim;
-	if (!wait->requests)
-	{
-		if (look(wait, claim, mutex, &answer))
-			return answer;
-		begin_asking(wait);
-	}
-	PG_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
-	{
-		while (!look(wait, claim, mutex, &answer) &&
-			   !time_is_over(wait, answer) &&
-			   !(wait->impatient && answer == ZKL_ANSWER_QUEUED))
-		{
-			int64		until = ZKL_FOREVER;
-
-			/*
-			 * A try does not wait for other clients, so it is not part of a
-			 * deadlock.  Neither is a backend that waits for ZooKeeper's
-			 * reply.
-			 */
-			if (!wait->request->only_tries && !wait->impatient &&
-				answer == ZKL_ANSWER_QUEUED)
-				until = zkl_deadlock_look(&awaited);
-			ZKL_FAULT_POINT("request-queued");
-			log_wait(wait, claim, reason_of(answer) == REASON_TICKET);
-			sleep_until_next(wait, reason_of(answer), Min(until, wait->log_at));
-		}
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
-	zkl_deadlock_end(0, (Datum) 0);
-	return answer;
-}
-
-/*
  * Is the wait over, with HELD or STALE?  Raises an error if the lock cannot
  * be acquired.
  */
 static bool
-look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
+look(ZklWait *wait, ZklClaim *mutex, ZklAnswer *answer)
 {
 	/*
 	 * Without the inner mutex, this backend must not request leases: another
@@ -160,7 +152,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 	*answer = ZKL_ANSWER_STALE;
 	if (mutex != NULL && zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
 		return true;
-	*answer = zkl_grant_request(claim,
+	*answer = zkl_grant_request(wait->claim,
 								wait->request->only_tries || wait->impatient,
 								wait->requests);
 
@@ -184,7 +176,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 		case ZKL_ANSWER_FAILED:
 
 			/* This report and the next two raise errors. */
-			zkl_report_failure(path_of_user(wait->request), claim->failure);
+			zkl_report_failure(path_of_user(wait->request), wait->claim->failure);
 		case ZKL_ANSWER_FULL:
 			zkl_report_full();
 		case ZKL_ANSWER_SHUTDOWN:
@@ -199,11 +191,10 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 }
 
 bool
-zkl_wait_for_answer(ZklWait *wait, ZklClaim *claim, int64 pause)
+zkl_wait_for_answer(ZklWait *wait, int64 pause)
 {
 	bool		asks = wait->request->only_tries && !has_asked_enough(wait, ASK_LOCK);
 
-	wait->claim = claim;
 	if (time_is_over(wait, asks ? ZKL_ANSWER_ASKING : ZKL_ANSWER_QUEUED))
 		return false;
 	sleep_until_next(wait, REASON_TICKET, zkl_now() + pause);
@@ -215,10 +206,9 @@ zkl_wait_for_answer(ZklWait *wait, ZklClaim *claim, int64 pause)
  * backend's latch when the znodes are gone.
  */
 bool
-zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
+zkl_wait_until_settled(ZklWait *wait)
 {
-	wait->claim = claim;
-	while (!zkl_claim_status_is_settled(claim))
+	while (!zkl_claim_status_is_settled(wait->claim))
 	{
 		if (time_is_over(wait, ZKL_ANSWER_NONE))
 			return false;
@@ -228,9 +218,8 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 }
 
 void
-zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim)
+zkl_wait_fail_unanswered(ZklWait *wait)
 {
-	wait->claim = claim;
 	wait->silent_since = wait->begun_at;
 	(void) time_is_over(wait, ZKL_ANSWER_NONE);
 }
@@ -241,8 +230,7 @@ zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim)
 	ZklWait		wait;
 	ZklClaimStatus status;
 
-	zkl_wait_begin(&wait, request);
-	wait.claim = claim->shared;
+	zkl_wait_begin(&wait, request, claim->shared);
 	while ((status = zkl_claim_status(wait.claim, 0)) == ZKL_STATUS_DOUBT)
 	{
 		/*
@@ -415,7 +403,7 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
  * It raises an error only if the backend is cancelled.
  */
 static void
-log_wait(ZklWait *wait, const ZklClaim *claim, bool answered)
+log_wait(ZklWait *wait, bool answered)
 {
 	int64		waited = zkl_now() - wait->asked_at;
 	const char *detail;
@@ -424,7 +412,7 @@ log_wait(ZklWait *wait, const ZklClaim *claim, bool answered)
 		return;
 	wait->log_at = ZKL_FOREVER;
 	wait->logged = true;
-	detail = detail_of(claim, answered);
+	detail = detail_of(wait->claim, answered);
 	ereport(LOG,
 			errmsg("process %d still waiting for %s in ZooKeeper after %ld.%03d ms",
 				   MyProcPid, describe(wait->request), (long) (waited / 1000),

@@ -19,7 +19,7 @@
 typedef struct ZklWait
 {
 	const ZklLockRequest *request;
-	ZklClaim   *claim;			/* the claim that waits; NULL before that */
+	ZklClaim   *claim;			/* the claim that waits */
 	int64		begun_at;
 	int64		asks_until;		/* until when a try waits for the owner's
 								 * answer; 0 if it has not queried the owner */
@@ -34,7 +34,8 @@ typedef struct ZklWait
 	bool		logged;			/* it has been logged */
 } ZklWait;
 
-extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request);
+extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request,
+						   ZklClaim *claim);
 
 /*
  * Give up the snapshot of the statement, if the request came by CALL and
@@ -54,29 +55,25 @@ extern void zkl_wait_drop_snapshot(const ZklLockRequest *request);
  * is over, or that an impatient request must wait.  Raises the error of any
  * other end of the wait (55P03, 57014, 08006 ...).
  */
-extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim,
-									 ZklClaim *mutex);
-
-/* Request the ticket, without waiting. */
-extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
+extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *mutex);
 
 /*
- * Another server has been queried whether it uses a lock that this claim
+ * Another server has been queried whether it uses a lock that the claim
  * needs.  Sleep for "pause", which is on the clock of zkl_now().  False if
  * the time is over; a try waits only as long as it waits for an owner's
  * answer.
  */
-extern bool zkl_wait_for_answer(ZklWait *wait, ZklClaim *claim, int64 pause);
+extern bool zkl_wait_for_answer(ZklWait *wait, int64 pause);
 
 /* Wait until released znodes of the lock are gone; false if the time is over. */
-extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
+extern bool zkl_wait_until_settled(ZklWait *wait);
 
 /*
  * A command has ended without a reply from ZooKeeper, because the time is
  * over.  It was sent after the wait had begun.  Raises 55P03 or 08006, unless
  * the timeout was merely shorter than the request.
  */
-extern void zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim);
+extern void zkl_wait_fail_unanswered(ZklWait *wait);
 
 /*
  * Wait while a held claim is in doubt.  Raises ZK001 or ZK002 if it is lost,
