@@ -23,7 +23,6 @@
 #include "settings.h"
 #include "shared/lockstat.h"
 
-static bool acquire_at_once(const ZklLockRequest *request);
 static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
 						  void *arg);
 static void report_lock_timeout(ZklClaim *claim);
@@ -35,41 +34,33 @@ zkl_acquire(const ZklLockRequest *request)
 {
 	ZklLocalClaim *claim = zkl_hold_counts_update_to_acquire(request);
 
+	if (claim != NULL)
+	{
+		acquire_again(claim, request);
+		return true;
+	}
+
 	/*
 	 * Only a new claim takes room in the lock table.  A further acquire only
 	 * raises a count in this backend's memory.
 	 */
-	if (claim == NULL)
-	{
-		bool		acquired;
+	zkl_hold_counts_check_room(1);
 
-		zkl_hold_counts_check_room(1);
-		acquired = acquire_at_once(request) ||
-			zkl_local_claim_begin_for(request, acquire_first, NULL);
-		ZKL_FAULT_POINT("acquired");
-		return acquired;
-	}
-	acquire_again(claim, request);
-	return true;
-}
-
-/*
- * The usual case, in which the backend requests nothing and waits for
- * nothing.  The room to count the acquire exists already, so nothing can fail
- * once the claim is held.
- */
-static bool
-acquire_at_once(const ZklLockRequest *request)
-{
-	ZklLocalClaim *claim = zkl_local_claim_begin_held(request);
-
-	if (claim == NULL)
+	/*
+	 * In the usual case, the backend requests nothing and waits for nothing.
+	 * The room to count the acquire exists already, so nothing can fail once
+	 * the claim is held.
+	 */
+	claim = zkl_local_claim_begin_held(request);
+	if (claim != NULL)
+		count(claim, request);
+	else if (!zkl_local_claim_begin_for(request, acquire_first, NULL))
 		return false;
-	count(claim, request);
+	ZKL_FAULT_POINT("acquired");
 	return true;
 }
 
-/* The first acquire of a lock by this backend. */
+/* The first acquire of a lock by this backend, with a wait. */
 static bool
 acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request, void *arg)
 {
