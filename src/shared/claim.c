@@ -752,11 +752,12 @@ status_until(const ZklClaim *claim, int64 now, int64 margin, int64 *until)
 ZklLoss
 zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 {
+	LWLock	   *partition = zkl_lock_table_partition(claim->entry->hash);
 	ZklLoss		loss;
 
-	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
+	LWLockAcquire(partition, LW_SHARED);
 	loss = loss_of(claim, lost_at);
-	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
+	LWLockRelease(partition);
 	return loss;
 }
 

@@ -185,7 +185,6 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 void
 zkl_entry_settle_idle(ZklEntry *entry)
 {
-	Assert(zkl_lock_table_is_mine(entry));
 	Assert(zkl_entry_is_idle(entry));
 	if (!shall_linger(entry))
 		zkl_entry_give_up(entry);
@@ -494,7 +493,6 @@ zkl_entry_want(ZklEntry *entry, ZklMode mode)
 void
 zkl_entry_withdraw(ZklEntry *entry)
 {
-	Assert(zkl_lock_table_is_mine(entry));
 	Assert(entry->state == ZKL_ENTRY_WANTED ||
 		   entry->state == ZKL_ENTRY_QUEUED);
 	if (entry->state == ZKL_ENTRY_WANTED && !entry->seen)
@@ -513,7 +511,6 @@ zkl_entry_withdraw(ZklEntry *entry)
 static void
 take_back(ZklEntry *entry)
 {
-	Assert(entry->state == ZKL_ENTRY_WANTED && !entry->seen);
 	zkl_entry_become_none(entry);
 	SpinLockAcquire(&zkl_session_info->work_mutex);
 	if (entry->work_link.next != NULL)

@@ -276,7 +276,6 @@ zkl_leases_set_stored(ZklEntry *semaphore, int stored)
 void
 zkl_leases_retire(ZklEntry *semaphore)
 {
-	Assert(zkl_lock_table_is_mine(semaphore));
 	zkl_leases_visit(semaphore, retire_lease, NULL);
 	zkl_leases_settle(semaphore);
 }
@@ -462,7 +461,6 @@ mark_contended(ZklEntry *lease, void *arg)
 void
 zkl_leases_set_contended(ZklEntry *semaphore)
 {
-	Assert(zkl_lock_table_is_mine(semaphore));
 	zkl_leases_visit(semaphore, mark_contended, NULL);
 	zkl_leases_settle(semaphore);
 }

@@ -89,6 +89,7 @@ use(ZklClaim *claim)
 	ZklEntry   *entry = claim->entry;
 	ZklLockStat *row = entry->stat;
 
+	Assert(zkl_lock_table_is_mine(entry));
 	if (claim->is_use)
 		return NULL;
 	if (row == NULL)
@@ -187,7 +188,7 @@ zkl_lock_stat_granted(ZklClaim *claim, int64 now)
 {
 	ZklLockStat *row = use(claim);
 
-	Assert(zkl_lock_table_is_mine(claim->entry) && claim->state == ZKL_CLAIM_WAITING);
+	Assert(claim->state == ZKL_CLAIM_WAITING);
 	if (row == NULL)
 		return;
 	row->counts.acquired++;
@@ -211,7 +212,7 @@ zkl_lock_stat_lost(ZklClaim *claim, int64 now)
 {
 	ZklLockStat *row = use(claim);
 
-	Assert(zkl_lock_table_is_mine(claim->entry) && claim->state == ZKL_CLAIM_HELD);
+	Assert(claim->state == ZKL_CLAIM_HELD);
 	if (row == NULL)
 		return;
 	row->counts.lost++;
@@ -224,7 +225,6 @@ zkl_lock_stat_ended(ZklClaim *claim, int64 now)
 {
 	ZklLockStat *row = use(claim);
 
-	Assert(zkl_lock_table_is_mine(claim->entry));
 	if (row == NULL)
 		return;
 	if (claim->state == ZKL_CLAIM_HELD)
