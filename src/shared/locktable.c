@@ -285,22 +285,20 @@ zkl_lock_table_session_id(void)
 	return id;
 }
 
-/* Clear the ID, so that no other process logs this again. */
+/*
+ * The ID stays: in a smart shutdown, PostgreSQL may start another worker, which
+ * continues the session.
+ */
 void
 zkl_lock_table_leave_session(const char *why)
 {
-	ZklSessionInfo *info = zkl_session_info;
-	int64		id;
-
-	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
-	id = info->id;
-	info->id = 0;
-	LWLockRelease(zkl_lock_table_session_lock());
-	if (id != 0)
-		ereport(LOG,
-				errmsg("leaving the ZooKeeper session to expire, because %s", why),
-				errdetail("Other servers acquire the locks of this server after the session timeout, %d ms, or when this server has started again.",
-						  info->timeout_ms));
+	if (zkl_lock_table_session_id() == 0 ||
+		pg_atomic_exchange_u32(&zkl_session_info->left, 1) != 0)
+		return;
+	ereport(LOG,
+			errmsg("leaving the ZooKeeper session to expire, because %s", why),
+			errdetail("Other servers acquire the locks of this server after the session timeout, %d ms, or when this server has started again.",
+					  zkl_session_info->timeout_ms));
 }
 
 int

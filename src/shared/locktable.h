@@ -186,7 +186,7 @@ extern int64 zkl_lock_table_session_id(void);
 
 /*
  * The server stops, and nothing closes its session.  If there is a session,
- * say so in the server log, and forget it.
+ * say so in the server log, once.
  */
 extern void zkl_lock_table_leave_session(const char *why);
 

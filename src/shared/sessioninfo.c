@@ -46,6 +46,7 @@ zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new)
 	pg_atomic_init_u64(&zkl_session_info->certificate_until, 0);
 	pg_atomic_init_u32(&zkl_session_info->worker_proc, 0);
 	pg_atomic_init_u32(&zkl_session_info->worker_pid, 0);
+	pg_atomic_init_u32(&zkl_session_info->left, 0);
 	pg_atomic_init_u64(&zkl_session_info->ephemeral_bytes, 0);
 	SpinLockInit(&zkl_session_info->work_mutex);
 	dlist_init(&zkl_session_info->work);

@@ -45,7 +45,7 @@
 
 /*
  * The ZooKeeper session.  Only the worker writes this, except for the list of
- * work.  Every process reads the atomic fields without a lock.
+ * work and "left".  Every process reads the atomic fields without a lock.
  */
 typedef struct ZklSessionInfo
 {
@@ -84,6 +84,8 @@ typedef struct ZklSessionInfo
 
 	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
 	pg_atomic_uint32 worker_pid;
+	pg_atomic_uint32 left;		/* logged since this worker began: the session
+								 * is left to expire */
 	pg_atomic_uint64 ephemeral_bytes;	/* see sendqueue.c */
 
 	slock_t		work_mutex;

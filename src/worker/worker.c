@@ -190,6 +190,7 @@ note_sent(ZklTraffic kind)
 static void
 advertise(void)
 {
+	pg_atomic_write_u32(&zkl_session_info->left, 0);
 	pg_atomic_write_u32(&zkl_session_info->worker_pid, MyProcPid);
 	pg_atomic_write_u32(&zkl_session_info->worker_proc, zkl_my_proc_number() + 1);
 }

@@ -183,6 +183,36 @@ $holder->quit;
 end_stop('smart');
 is_clean('/smart', 'smart');
 
+# Both processes end, and the worker first.  While the postmaster stands still, it starts neither.
+$holder = prepare('/smart');
+my $onlooker = $node_a->backend;
+my $process = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock %s'};
+my $claims = $onlooker->query(sprintf $process, 'claims');
+my ($postmaster) = slurp_file($node_a->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+begin_stop('smart');
+kill 'STOP', $postmaster;
+foreach my $ends ([ 'INT', $worker, 'worker' ], [ 'TERM', $claims, 'claims' ])
+{
+	kill $ends->[0], $ends->[1];
+	$onlooker->wait_until("SELECT NOT EXISTS (" . sprintf($process, $ends->[2]) . ')');
+}
+kill 'CONT', $postmaster;
+# In a shutdown, the postmaster starts processes only when something else wakes it.
+$zk->wait_until(
+	sub {
+		kill 'HUP', $postmaster;
+		return $onlooker->query('SELECT connected_since IS NOT NULL AND safe FROM zk_status') eq 't';
+	},
+	'the next worker to be connected');
+is($onlooker->query('SELECT session_id FROM zk_status'), $session, 'smart, no worker: the next one continues the session');
+is($holder->query(held('/smart')), 't', 'smart, no worker: the lock is held');
+ok(!$waiter->is_done, 'smart, no worker: others wait');
+is($holder->errcode("INSERT INTO work VALUES ('smart')"), '', 'smart, no worker: a commit is accepted');
+$worker = $onlooker->query('SELECT worker_pid FROM zk_status');
+$_->quit foreach $holder, $onlooker;
+end_stop('smart, no worker');
+is_clean('/smart', 'smart, no worker');
+
 # --- restart -----------------------------------------------------------------------------------
 
 $holder = prepare('/restart');
@@ -286,7 +316,7 @@ ok($node_c->log_contains('closed the ZooKeeper session', $log_at), 'other server
 $node_c->start;
 holds_against_waiter('/between');
 $worker = $node_c->worker_pid;
-my ($postmaster) = slurp_file($node_c->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+($postmaster) = slurp_file($node_c->data_dir . '/postmaster.pid') =~ /^(\d+)/;
 kill 'STOP', $postmaster;
 kill 'TERM', $worker;
 $lost->wait_until('SELECT worker_pid IS NULL FROM zk_status');

@@ -70,6 +70,7 @@ static void on_expired(void);
 static void on_stranger(void);
 static void on_refused(void);
 static void lose_connection(void);
+static void end_trust(void);
 static void forget_session(void);
 static void publish_session(void);
 
@@ -141,6 +142,7 @@ zkl_session_keeper_close(void)
 		return;
 	}
 	(void) zkl_session_file_remove();
+	end_trust();
 	forget_session();
 	ereport(LOG,
 			errmsg("closed the ZooKeeper session"));
@@ -234,9 +236,20 @@ find_session(ZklSessionId *identity)
 	keeper.ending_old = false;
 	identity->id = info->id;
 	memcpy(identity->password, info->password, sizeof(identity->password));
-	if (identity->id == 0)
+	if (identity->id != 0)
+		return true;
+
+	/*
+	 * No claim relies on a session that shared memory has not: see
+	 * forget_session().  If one did, a commit might still be under way, so
+	 * the session would have to expire.
+	 */
+	Assert(pg_atomic_read_u64(&info->safe_until) == 0);
+	if (pg_atomic_read_u64(&info->safe_until) != 0)
+		end_trust();
+	else
 		keeper.ending_old = zkl_session_file_read(identity);
-	return identity->id != 0;
+	return keeper.ending_old;
 }
 
 /* Keep both to compare them with the setting and with later lookups. */
@@ -545,13 +558,6 @@ lose_connection(void)
 	zkl_entry_state_wake_all();
 }
 
-/*
- * First the session stops being safe, and its loss is counted.  From then on
- * each commit guard looks at its claims one by one, even if this worker
- * fails, and the next one has a new session before it has marked the claims.
- * Then the epoch grows.  From that moment on no claim of the old session
- * counts as held, even before the worker has marked it.
- */
 static void
 on_expired(void)
 {
@@ -567,9 +573,7 @@ on_expired(void)
 	if (!keeper.ending_old)
 	{
 		zkl_heartbeat_count_doubt(zkl_now());
-		pg_atomic_write_u64(&info->safe_until, 0);
-		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
-		pg_atomic_fetch_add_u64(&info->epoch, 1);
+		end_trust();
 		ZKL_FAULT_POINT("epoch-raised");
 	}
 	zkl_session_close();
@@ -600,9 +604,29 @@ on_expired(void)
 	zkl_ticket_feed_tell_all(ZKL_EVENT_EXPIRED);
 }
 
+/*
+ * First the session stops being safe, and its loss is counted.  From then on
+ * each commit guard looks at its claims one by one, even if this worker
+ * fails, and the next one has a new session before it has marked the claims.
+ * Then the epoch grows.  From that moment on no claim of the old session
+ * counts as held, even before the worker has marked it.
+ */
+static void
+end_trust(void)
+{
+	pg_atomic_write_u64(&zkl_session_info->safe_until, 0);
+	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+	pg_atomic_fetch_add_u64(&zkl_session_info->epoch, 1);
+}
+
+/*
+ * Nothing else takes the id away.  As long as a claim may rely on the session,
+ * the next worker finds the id, and continues the session.
+ */
 static void
 forget_session(void)
 {
+	Assert(pg_atomic_read_u64(&zkl_session_info->safe_until) == 0);
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	zkl_session_info->id = 0;
 	LWLockRelease(zkl_lock_table_session_lock());
