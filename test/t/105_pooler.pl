@@ -217,7 +217,7 @@ my $refusal = qr/^69 zklock-run: error: the pooler gives/;
 like(run_through('two', 'echo', 'ran'), $refusal, 'zklock-run, transaction mode: refused while the pool is busy') foreach 1 .. 10;
 $busy->kill_kill(grace => 0);
 
-# The backends serve the clients in turn.  So each of the two connections has the same backend in each round, and the
+# The backends serve the clients in turn.  So each of the two connections may have the same backend in many rounds, and the
 # pooler is found out before the lock is requested.
 $b1->query(acquire('/run'));
 my %circle = (pair => 'pool_mode=transaction pool_size=2', trio => 'pool_mode=transaction pool_size=3', pgbouncer => 'server_round_robin = 1');
