@@ -191,6 +191,18 @@ $zk->wait_until(
 	'a connection, or too many client handles');
 cmp_ok($moves, '<', 10, 'a client handle for new addresses has time to connect');
 
+# --- another list of names, while those of before are looked up ---
+
+name_is('zk1.test', 'silent');
+unlink file('asked');
+restart_with("zk1.test:$port");
+wait_until_dns_is_asked();
+$begun = time;
+$node->configure('zklock.hosts' => $hosts);
+$node->reload;
+$node->wait_until_connected;
+cmp_ok(time - $begun, '<', 20, 'a lookup of other names does not wait until the first one ends');
+
 # --- a name that cannot be looked up, and credentials that ZooKeeper refuses ---
 
 # Each attempt starts a lookup.  When the lookup ends, that must not cut short the pause that

@@ -74,6 +74,7 @@ static struct
 
 static void set_up(void);
 static void end_at_exit(int code, Datum arg);
+static void end_lookup(void);
 static void remember(const char *answer);
 static char *recall(void);
 static char *resolve_numeric(void);
@@ -144,6 +145,9 @@ zkl_resolver_start(void)
 {
 	int			ends[2];
 
+	/* zklock.hosts has changed, and the names of before are of no use. */
+	if (lookup.child != 0 && lookup.hosts != hash_hosts())
+		end_lookup();
 	/* If all servers are given as addresses, there is nothing to look up. */
 	if (lookup.child != 0 || !names_are_left(resolve_numeric()))
 		return;
@@ -235,15 +239,15 @@ set_up(void)
 static void
 end_at_exit(int code, Datum arg)
 {
-	zkl_resolver_end();
+	end_lookup();
 }
 
 /*
  * End the child, and its own children: they are all in this process's group.
  * They do not ignore SIGUSR2, and this process has no other use for it.
  */
-void
-zkl_resolver_end(void)
+static void
+end_lookup(void)
 {
 	if (lookup.child == 0)
 		return;

@@ -39,14 +39,12 @@ extern bool zkl_resolver_servers(char **servers);
 extern bool zkl_resolver_is_name_of(int server, const char *address);
 
 /*
- * Begin to look up the names, unless a lookup is running.  The lookup ends
- * within a bounded time.
+ * Begin to look up the names, unless a lookup of them is running.  One of the
+ * names of before ends when zklock.hosts has changed.  The lookup ends within a
+ * bounded time.
  */
 extern void zkl_resolver_start(void);
 extern bool zkl_resolver_is_running(void);
-
-/* End the lookup that is running: zklock.hosts has changed. */
-extern void zkl_resolver_end(void);
 
 /* The outcome of the lookup.  If it has FAILED, "text" says why. */
 extern ZklResolverOutcome zkl_resolver_take(char **text);

@@ -681,7 +681,6 @@ zkl_session_keeper_reload(void)
 
 	if (moves)
 	{
-		zkl_resolver_end();
 		forget_servers();
 		LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 		zkl_session_info->last_error_at = 0;
