@@ -323,4 +323,30 @@ foreach my $node ($node_a, $node_b)
 }
 is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ], [], 'nothing is left in the end');
 
+# --- servers of another ensemble do not know the session ---
+
+# It looks like an expiry.  The log says that the session may live on elsewhere.
+my $other = ZooKeeper->new;
+my $node_c = ZklockNode->started('c', $zk, @settings);
+my $c1 = $node_c->backend;
+$c1->query(acquire('/left'));
+my $log_at = -s $node_c->logfile;
+$node_c->configure('zklock.hosts' => $other->hosts);
+$node_c->reload;
+$node_c->wait_until(q{SELECT expirations = 1 AND connected_since IS NOT NULL FROM zk_status});
+is($c1->query(held('/left')), 'f', 'another ensemble: the lock is lost');
+is(@{ $zk->children('/zklock/left') }, 1, 'though its znode is left');
+my $log = slurp_file($node_c->logfile, $log_at);
+like($log, qr/DETAIL:  ZooKeeper had confirmed it for \d+ ms more\./, 'the log says that it was too early');
+like($log, qr/HINT:  If "zklock\.hosts" named another ensemble before, .* within 30000 ms\./, 'and where it may live on');
+
+$node_c->stop('immediate');
+$log_at = -s $node_c->logfile;
+$node_c->configure('zklock.hosts' => $zk->hosts);
+$node_c->start;
+$node_c->wait_until_connected;
+like(slurp_file($node_c->logfile, $log_at), qr/an earlier run of this server left behind has expired.*HINT:  If "zklock\.hosts" named another/s,
+	'another ensemble after a crash: the log says so, too');
+$node_c->stop;
+
 done_testing();

@@ -67,6 +67,7 @@ static void hand_out_last_answers(void);
 static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
+static void log_expired(int64 safe_until);
 static void on_stranger(void);
 static void on_refused(void);
 static void lose_connection(void);
@@ -562,7 +563,7 @@ static void
 on_expired(void)
 {
 	ZklSessionInfo *info = zkl_session_info;
-	bool		was_proved = pg_atomic_read_u64(&info->safe_until) != 0;
+	int64		safe_until = pg_atomic_read_u64(&info->safe_until);
 
 	ZKL_FAULT_POINT("expired");
 	note_accepted();
@@ -580,7 +581,12 @@ on_expired(void)
 	hand_out_last_answers();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
+	{
+		ereport(LOG,
+				errmsg("the ZooKeeper session that an earlier run of this server left behind has expired"),
+				errhint("If \"zklock.hosts\" named another ensemble then, the locks of that session stay there until it expires there."));
 		return;
+	}
 
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.expirations, 1);
 	pg_atomic_fetch_add_u64(&zkl_server_stat->expirations, 1);
@@ -596,12 +602,31 @@ on_expired(void)
 	 * A session that ZooKeeper has refused from the beginning held no locks,
 	 * so say nothing.
 	 */
-	if (was_proved || !zkl_session_log_is_refused())
-		ereport(LOG,
-				errmsg("the ZooKeeper session has expired"));
+	if (safe_until != 0 || !zkl_session_log_is_refused())
+		log_expired(safe_until);
 	zkl_orphans_expired();
 	/* Do this last: it marks one claim after another, and may take a while. */
 	zkl_ticket_feed_tell_all(ZKL_EVENT_EXPIRED);
+}
+
+/*
+ * A client may also end a session before its time, and others have its locks
+ * from then on.  That looks the same as servers of another ensemble, so the
+ * session has expired in either case, and this can only say what it may be.
+ */
+static void
+log_expired(int64 safe_until)
+{
+	int64		now = zkl_now();
+
+	ereport(LOG,
+			errmsg("the ZooKeeper session has expired"),
+			safe_until <= now ? 0 :
+			errdetail("ZooKeeper had confirmed it for %lld ms more.",
+					  (long long) (safe_until - now) / ZKL_MS(1)),
+			safe_until <= now ? 0 :
+			errhint("If \"zklock.hosts\" named another ensemble before, the locks stay there until the session expires there, within %d ms.",
+					zkl_heartbeat_timeout_ms()));
 }
 
 /*
