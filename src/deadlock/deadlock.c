@@ -728,13 +728,12 @@ zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS)
 		return false;
 
 	/*
-	 * The wait may have ended before the signal came.  Then the signal means
-	 * nothing, unless the worker has also reported a loss.
+	 * The wait may have ended before the signal came.  Then the notice means
+	 * nothing.  In either case, the worker may also have reported a loss.
 	 */
-	if (!zkl_waits_accept_notice())
-		return !zkl_lock_table_has_lost(MyProcPid, told_until);
-	zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);
-	return true;
+	if (zkl_waits_accept_notice())
+		zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);
+	return !zkl_lock_table_has_lost(MyProcPid, told_until);
 }
 
 /*

@@ -50,8 +50,8 @@ extern void zkl_deadlock_end(int code, Datum arg);
  *
  * on_signal is for the signal handler, which has handled all losses up to the
  * moment "told_until" of zkl_now().  It cancels the statement if that local
- * wait still goes on.  It returns false if the signal may be for a loss.  The
- * error of that cancel is 40P01.  explain_likely is for a process to which
+ * wait still goes on.  It returns false if the signal may be for a loss, too.
+ * The error of that cancel is 40P01.  explain_likely is for a process to which
  * zklock sends SIGINT, while the error of a cancel is being raised: if the
  * deadlock is the probable cause, the error becomes 40P01.
  */

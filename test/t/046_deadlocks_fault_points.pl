@@ -331,8 +331,32 @@ end_of_circle($sender);
 like($sender->run(q{DO $$ BEGIN RAISE NOTICE 'mine' USING ERRCODE = '57014'; END $$})->{err}, qr/NOTICE:  57014: mine/, 'a message with the SQLSTATE of a cancel is none');
 $n1->query(q{SELECT zk_lock_acquire('/a')});
 is($sender->run(q{SELECT zk_lock_acquire('/a', '200ms')})->{out}, 'f', 'nor is the end of a wait');
+like($sender->run(q{DO $$ BEGIN RAISE 'mine' USING ERRCODE = '57014'; END $$})->{err}, qr/ERROR:  57014: mine/, 'nor an error of its own');
+$sender->query(q{SET statement_timeout = '50ms'});
+like($sender->run('SELECT pg_sleep(60)')->{err}, qr/ERROR:  57014: canceling statement due to statement timeout/, 'nor a timeout');
 $n1->query(q{SELECT zk_lock_release('/a')});
 $sender->quit;
+
+# Any other session learns of both by one signal, and may have to end.
+my $strict = $north->backend;
+$strict->query('SET zklock.on_lost = terminate');
+$strict->query(q{SELECT zk_lock_acquire('/strict')});
+$_->query('BEGIN') foreach $n2, $strict;
+$strict->query(mutex('/a'));
+$n2->query('LOCK TABLE accounts');
+$found = circle_around($strict, 'SELECT n FROM accounts', $holder_found);
+kill 'STOP', $strict->pid;
+$zk->delete('/zklock/strict/' . $zk->children('/zklock/strict')->[0]);
+$north->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/strict'});
+kill 'CONT', $found;
+$north->wait_for_ticket('/b', 'queued');
+$judge->query('SELECT pg_sleep(0.3)');
+kill 'CONT', $strict->pid;
+is($strict->result->{errcode}, 'ZK001', 'a loss and a deadlock at once end the connection, if zklock.on_lost says so');
+is($s1->answer, 't', 'and all go on');
+$s1->query('COMMIT');
+is($n2->answer, 't', 'one after the other');
+$n2->query('COMMIT');
 
 # --- the log message reads the queue ---
 
