@@ -10,7 +10,7 @@ PgWire - a PostgreSQL session in a few lines, for many clients at little cost
 	die $result->{message} if $result->{error};
 	print $result->{rows}[0][0];
 
-It speaks the simple query protocol, and the two calls below, over a Unix socket, without passwords.  Compared with
+It speaks the simple query protocol, and what the calls below need, over a Unix socket, without passwords.  Compared with
 psql, it needs no process, knows SQLSTATEs and when exactly each query began and ended,
 and can cancel.
 
@@ -56,6 +56,15 @@ The same for a function without arguments, called by the fast path.
 =item $pg->bind($portal, $sql)
 
 The same for a portal that is made for a query, in a transaction block, and not run.
+
+=item $pg->execute($sql)
+
+The same by the extended query protocol.
+
+=item $pg->send(@messages), $pg->result
+
+Sends messages of the protocol, each a reference to its type and its body; and the answer to these.
+C<PgWire::extended($sql)> returns the messages of C<execute>.
 
 =item $pg->is_alive, $pg->pid, $pg->close
 
@@ -140,12 +149,29 @@ sub call
 sub bind
 {
 	my ($self, $portal, $sql) = @_;
-	my $parse = pack 'Z*Z*n', '', $sql, 0;
-	my $bind = pack 'Z*Z*nnn', $portal, '', 0, 0, 0;
-	syswrite $self->{socket}, join '', map { my ($type, $body) = @$_; pack('aN', $type, length($body) + 4) . $body }
-	  [ P => $parse ], [ B => $bind ], [ S => '' ];
-	return $self->_answer;
+	$self->send(_parse($sql), _bind($portal, ''), [ S => '' ]);
+	return $self->result;
 }
+
+sub execute
+{
+	my ($self, $sql) = @_;
+	$self->send(extended($sql));
+	return $self->result;
+}
+
+sub extended { my ($sql) = @_; return (_parse($sql), _bind('', ''), [ E => pack 'Z*N', '', 0 ], [ S => '' ]); }
+sub _parse { my ($sql) = @_; return [ P => pack 'Z*Z*n', '', $sql, 0 ]; }
+sub _bind { my ($portal, $statement) = @_; return [ B => pack 'Z*Z*nnn', $portal, $statement, 0, 0, 0 ]; }
+
+sub send
+{
+	my ($self, @messages) = @_;
+	syswrite $self->{socket}, join '', map { my ($type, $body) = @$_; pack('aN', $type, length($body) + 4) . $body } @messages;
+	return;
+}
+
+sub result { my ($self) = @_; return $self->_answer; }
 
 sub _answer
 {

@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use PgWire;
 use ZklockTest;
 
 my $zk = ZooKeeper->new;
@@ -125,6 +126,43 @@ foreach my $xact (0, 1)
 	my ($backend, $path) = holder('cancel', before => [ q{SET log_min_messages = 'fatal'}, $xact ? 'BEGIN; SAVEPOINT s' : () ]);
 	is($backend->errcode('SELEC 1'), '42601', "$what: an error of the parser");
 	$backend->query('ROLLBACK TO s') if $xact;
+	$backend->send('SELECT * FROM steps');
+	wait_until_active($backend, 'relation');
+	lose($path);
+	tells_loss($backend->result, 'ERROR', $path, $what);
+	$backend->quit;
+}
+
+# PostgreSQL clears the list of error contexts after each error, and in the extended protocol adds one of its own before
+# any hook runs.  An error outside of a transaction calls no callback.
+my @stale = ('26000', [ B => pack 'Z*Z*nnn', '', 'unknown', 0, 0, 0 ], [ S => '' ]);
+my @unlogged = ('SELECT zk_lock_acquire(%s || $$/other$$)', q{SET log_min_messages = 'fatal'});
+foreach my $case (
+	[ 'an early error', [], [ '22012', PgWire::extended('SELECT 1/0') ], [ 'BEGIN', 'SELECT zk_xact_lock_acquire(%s)' ], 'SELECT deep(1)' ],
+	[ 'a stale statement, in a transaction', \@unlogged, \@stale, [ 'BEGIN', 'SELECT zk_xact_lock_acquire(%s)' ], 'SELECT deep(1)' ],
+	[ 'a stale statement', \@unlogged, \@stale, [], 'SELECT zk_xact_lock_acquire(%s), deep(1)' ],
+	[ 'a stale statement, in the parser', ['SELECT zk_lock_acquire(%s)'], \@stale, [], 'SELECT * FROM steps' ])
+{
+	my ($what, $before, $error, $after, $statement) = @$case;
+	my ($code, @messages) = @$error;
+	my $path = '/on_lost_' . ++$number;
+	my $pg = PgWire->new($node->host, $node->port, 'extended');
+	$pg->execute(sprintf $_, "'$path'") foreach @$before;
+	$pg->send(@messages);
+	is($pg->result->{error}, $code, "extended protocol, $what: an error");
+	$pg->execute(sprintf $_, "'$path'") foreach @$after;
+	$pg->send(PgWire::extended(sprintf $statement, "'$path'"));
+	wait_until_active($pg, $statement =~ /deep/ ? 'PgSleep' : 'relation');
+	lose($path);
+	is($pg->result->{error}, 'ZK001', "extended protocol, $what: cancel");
+	$pg->close;
+}
+{
+	my $what = 'cancel, in the parser, after an error before the first lock';
+	my ($backend, $path) = ($node->backend, '/on_lost_' . ++$number);
+	is($backend->errcode('SELECT 1/0'), '22012', "$what: an error");
+	$backend->query('BEGIN');
+	$backend->query("SELECT zk_xact_lock_acquire('$path')");
 	$backend->send('SELECT * FROM steps');
 	wait_until_active($backend, 'relation');
 	lose($path);
@@ -256,7 +294,7 @@ my $fine = $node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'fine
 foreach my $on_lost ('cancel', 'terminate')
 {
 	my $what = "$on_lost, commit waits for a standby";
-	my ($backend, $path) = holder($on_lost, before => ['SET synchronous_commit = on']);
+	my ($backend, $path) = holder($on_lost, before => ['SET synchronous_commit = on', $on_lost eq 'cancel' ? 'SET log_duration = on' : ()]);
 	$backend->query("BEGIN; SELECT zk_xact_lock_acquire('$path'); INSERT INTO t VALUES ('fine')");
 	$node->hang_commits;
 	$backend->send('COMMIT');
@@ -269,6 +307,20 @@ foreach my $on_lost ('cancel', 'terminate')
 	$on_lost eq 'cancel' ? like($backend->run('SELECT 1')->{err}, qr/WARNING:  ZK001/, "$what: then reading warns")
 	  : ok(wait_until_gone($backend, $path), "$what: then the connection ends");
 	$backend->quit if $on_lost eq 'cancel';
+}
+
+# What comes after the commit in the same message is cancelled.
+{
+	my $what = 'cancel, commit waits for a standby, and a statement follows';
+	my ($backend, $path) = holder('cancel', before => ['SET synchronous_commit = on']);
+	$node->hang_commits;
+	$backend->send(q{BEGIN\; INSERT INTO t VALUES ('fine')\; COMMIT\; SELECT pg_sleep(170)});
+	wait_until_active($backend, 'SyncRep');
+	lose($path);
+	$node->set('synchronous_standby_names', '');
+	tells_loss($backend->result, 'ERROR', $path, $what);
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'fine'}), ++$fine, "$what: what was committed is there");
+	$backend->quit;
 }
 
 # The lock of a transaction that has ended does not concern the next one, and the session keeps its own.

@@ -122,6 +122,50 @@ kill 'CONT', $process;
 like($pending->result->{err}, qr/ERROR:  57014: mine: true/, 'an error with the SQLSTATE of a cancel, while the cancel is pending');
 $pending->quit;
 
+# --- a second loss comes before the error of the first one has its reason ---
+
+my $twice = $node_b->backend;
+$twice->query('BEGIN');
+$twice->query("SELECT zk_xact_lock_acquire('/twice/$_')") foreach 1, 2;
+$node_b->arm('cancel-raised');
+$twice->send('SELECT pg_sleep(600)');
+$node_b->wait_until(q{SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = } . $twice->pid);
+lose($node_b, '/twice/1');
+$process = $node_b->at_point('cancel-raised');
+lose($node_b, '/twice/2');
+kill 'CONT', $process;
+like($twice->result->{err}, qr{ERROR:  ZK001: lock "/twice/\d" was lost}, 'two losses at once');
+is($twice->errcode('SELECT 1'), '25P02', '... and the session goes on');
+$twice->query('ROLLBACK');
+
+# --- a loss comes while its transaction or savepoint is being rolled back ---
+
+# What goes on without the lock is not disturbed.  Where an outer lock was lost, the next statement fails.
+$twice->query(q{CREATE PROCEDURE roll_back() LANGUAGE plpgsql AS $$ BEGIN
+	PERFORM zk_xact_lock_acquire('/rolled_back'); ROLLBACK; PERFORM pg_sleep(0.3); END $$});
+my $block = q{BEGIN PERFORM %s; PERFORM 1/0; EXCEPTION WHEN division_by_zero THEN PERFORM pg_sleep(0.3); END};
+foreach my $case (
+	[ 'xact-ended', 'CALL roll_back()', '' ],
+	[ 'xact-ended', q{BEGIN\; SELECT zk_xact_lock_acquire('/rolled_back')\; ROLLBACK\; SELECT pg_sleep(0.3)}, '' ],
+	[ 'savepoint-aborted', 'DO $$ BEGIN ' . sprintf($block, q{zk_xact_lock_acquire('/rolled_back')}) . q{; END $$}, '' ],
+	[ 'savepoint-aborted', q{DO $$ BEGIN PERFORM zk_xact_lock_acquire('/rolled_back'); } . sprintf($block, '1') . q{; END $$}, 'ZK001' ],
+	[ 'savepoint-aborted', 'ROLLBACK TO s', '' ])
+{
+	my ($point, $sql, $code) = @$case;
+	$twice->query($_) foreach $sql =~ /TO s/ ? ('BEGIN', q{SELECT zk_xact_lock_acquire('/rolled_back')}, 'SAVEPOINT s') : ();
+	$twice->query(q{SELECT zk_lock_acquire('/rolled_back/other')});
+	$node_b->arm($point);
+	$twice->send($sql);
+	$process = $node_b->at_point($point);
+	$zk->delete('/zklock/rolled_back/' . (grep { !/other/ } @{ $zk->children('/zklock/rolled_back') })[0]);
+	$node_b->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/rolled_back' AND claim = 'held'});
+	kill 'CONT', $process;
+	is($twice->result->{errcode}, $code, "lost during the rollback: $sql");
+	is($twice->errcode('SELECT pg_sleep(60)'), 'ZK001', '... the next statement is cancelled') if $sql =~ /TO s/;
+	$twice->run($_) foreach 'ROLLBACK', 'SELECT zk_lock_release_all()';
+}
+$twice->quit;
+
 # --- a late commit is reported, and only that ---
 
 sub late_commits { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT late_commits FROM zk_stat'); }

@@ -16,6 +16,7 @@
 
 #include "backend/lock/cancel.h"
 #include "compat.h"
+#include "faultpoint.h"
 
 /*
  * The start time of the statement that a signal handler has cancelled, and
@@ -28,7 +29,7 @@ static void (*volatile noted) (void);
 void		(*zkl_cancel_guess) (void) = NULL;
 
 static void on_error(void *arg);
-static bool is_error(void);
+static bool is_cancel(const ErrorData *error);
 
 void
 zkl_cancel_statement(void (*explain) (void), SIGNAL_ARGS)
@@ -50,46 +51,65 @@ zkl_cancel_is_noted(void)
  * Make this the outermost error context.  The cancel may be raised where no
  * hook sees it, for instance in the parser or at the end of a transaction.
  * But every error calls all contexts, and this one last.  PostgreSQL clears
- * the list after each error that reaches its main loop.  So the context is
- * added again when a transaction or savepoint ends, and before each
+ * the list after each error that reaches its main loop, and PG_END_TRY()
+ * restores it as it was.  So the context is added again when PostgreSQL
+ * reports an error, when a transaction or savepoint ends, and before each
  * statement.
+ *
+ * It goes to the end of the list.  In the extended protocol, PostgreSQL has
+ * added a context of its own before any hook runs.  Code that removes its
+ * context makes the next one the first, and so keeps this one.
  */
 void
 zkl_cancel_listen(void)
 {
 	static ErrorContextCallback context = {.callback = on_error};
+	ErrorContextCallback **end = &error_context_stack;
 
-	if (error_context_stack == NULL)
-		error_context_stack = &context;
+	while (*end != NULL && *end != &context)
+		end = &(*end)->previous;
+	*end = &context;
 }
 
 /*
- * The first error after PostgreSQL has processed the cancel uses the reason
- * up, whatever that error is: lock_timeout may have come at the same moment.
- * Errors before and after it, and mere messages, have other reasons, even
- * with the SQLSTATE of a cancel, which a user may give to any of them.
+ * Only PostgreSQL's own error of a cancel gets the reason.  A user may give
+ * its SQLSTATE to any message, and a timeout that came at the same moment has
+ * another text.
+ *
+ * That error, or the first other one after PostgreSQL has processed the
+ * cancel, uses the reason up.  But if another cancel is pending by then, its
+ * error is still to come.
  */
 static void
 on_error(void *arg)
 {
 	void		(*explain) (void) = zkl_cancel_is_noted() ? noted : zkl_cancel_guess;
+	MemoryContext context;
+	ErrorData  *error;
 
-	if (explain == NULL || QueryCancelPending || !is_error())
+	if (explain == NULL)
 		return;
-	cancelled_statement = 0;
-	if (geterrcode() == ERRCODE_QUERY_CANCELED)
-		explain();
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	error = CopyErrorData();
+	MemoryContextSwitchTo(context);
+	if (error->elevel == ERROR)
+	{
+		ZKL_FAULT_POINT("cancel-raised");
+		if (!QueryCancelPending)
+			cancelled_statement = 0;
+		if (is_cancel(error))
+			explain();
+	}
+	FreeErrorData(error);
 }
 
-/* Only a copy of the error that is being raised tells its level. */
+/* PostgreSQL identifies a message by its text before translation. */
 static bool
-is_error(void)
+is_cancel(const ErrorData *error)
 {
-	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
-	ErrorData  *copy = CopyErrorData();
-	bool		result = copy->elevel == ERROR;
+	const char *id = error->message_id;
 
-	FreeErrorData(copy);
-	MemoryContextSwitchTo(context);
-	return result;
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && id != NULL &&
+		(strcmp(id, "canceling statement due to user request") == 0 ||
+		 strcmp(id, "canceling autovacuum task") == 0);
 }

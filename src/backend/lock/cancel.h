@@ -39,8 +39,9 @@ extern bool zkl_cancel_is_noted(void);
 extern void (*zkl_cancel_guess) (void);
 
 /*
- * Call this at the start of the process, at the end of each transaction and
- * savepoint, and before each statement.
+ * Call this at the start of the process, when a message is reported, at the
+ * end of each transaction and savepoint, and before each statement that is
+ * not nested in another one.
  */
 extern void zkl_cancel_listen(void);
 

@@ -86,7 +86,10 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 {
 	uint64		outer = zkl_xact_execution;
 
-	zkl_cancel_listen();
+	/* Within another execution, nothing has removed the error context. */
+	if (outer == 0)
+		zkl_cancel_listen();
+	zkl_on_lost_statement_begins();
 	zkl_xact_note_statement(false);
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 	{
@@ -185,6 +188,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	((DiscardStmt *) command)->target == DISCARD_ALL;
 
 	zkl_cancel_listen();
+	zkl_on_lost_statement_begins();
 
 	if (IsA(command, TransactionStmt))
 	{
@@ -294,10 +298,14 @@ run_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 		standard_ProcessUtility(ZKL_PROCESS_UTILITY_ARGUMENTS);
 }
 
-/* Replace the text before other extensions see the message. */
+/*
+ * Replace the text before other extensions see the message.  An error outside
+ * of a transaction is seen by no other hook, so listen again here.
+ */
 static void
 emit_log(ErrorData *error)
 {
+	zkl_cancel_listen();
 	zkl_on_lost_explain_end(error);
 	zkl_advisory_lock_tell(error);
 	if (next_emit_log)

@@ -39,11 +39,17 @@ static struct
 
 /*
  * Variables that the signal handler reads and sets.  "deaf": the transaction
- * is committing, so the handler only notes that a signal came.
+ * is committing, so the handler only notes that a signal came, and in which
+ * statement of the client.  "insists": it has noted that before, and is to
+ * act.  "failed_in": the client's statement whose error was reported last.
+ * Its transaction seems to be idle from then on until its abort begins.
  */
 static volatile sig_atomic_t deaf = false;
 static volatile sig_atomic_t came_while_deaf = false;
+static volatile TimestampTz came_in = 0;
+static volatile sig_atomic_t insists = false;
 static volatile sig_atomic_t terminating = false;
+static volatile TimestampTz failed_in = 0;
 static volatile int64 told_until = 0;	/* it has handled all losses up to
 										 * this moment */
 
@@ -52,7 +58,10 @@ static void handle_loss(SIGNAL_ARGS);
 static ZklOnLost reaction(void);
 static bool released_lost(void);
 static bool is_idle(void);
+static bool is_between(void);
 static bool is_aborting(void);
+static void note_deaf(void);
+static void handle_noted(void);
 static void explain_likely(void);
 static void explain(void);
 static bool name_lock(ErrorData *error);
@@ -99,10 +108,17 @@ on_loss(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	if (deaf)
-		came_while_deaf = true;
+		note_deaf();
 	else if (!zkl_deadlock_on_signal(told_until, ZKL_SIGNAL_ARGUMENTS))
 		handle_loss(ZKL_SIGNAL_ARGUMENTS);
 	errno = save_errno;
+}
+
+static void
+note_deaf(void)
+{
+	came_while_deaf = true;
+	came_in = GetCurrentStatementStartTimestamp();
 }
 
 static void
@@ -114,7 +130,8 @@ handle_loss(SIGNAL_ARGS)
 								 * late */
 	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
 			 (is_idle() && IsTransactionBlock() && !is_aborting() &&
-			  !IsAbortedTransactionBlockState()))
+			  !IsAbortedTransactionBlockState() &&
+			  failed_in != GetCurrentStatementStartTimestamp()))
 	{
 		/*
 		 * An idle transaction has no statement to cancel, and can no longer
@@ -123,6 +140,8 @@ handle_loss(SIGNAL_ARGS)
 		terminating = true;
 		die(ZKL_SIGNAL_ARGUMENTS);
 	}
+	else if (is_between())
+		note_deaf();
 	else if (!is_idle())
 		zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);
 }
@@ -138,6 +157,17 @@ is_idle(void)
 {
 	return MyBackendType == B_BACKEND ? debug_query_string == NULL :
 		!IsTransactionState();
+}
+
+/*
+ * Does a backend with a client begin, commit or abort a transaction or
+ * savepoint?  A cancel now would hit what comes next, which may not need the
+ * lock, or would make a statement that has committed report an error.
+ */
+static bool
+is_between(void)
+{
+	return !insists && !is_idle() && !IsTransactionState();
 }
 
 /*
@@ -157,22 +187,44 @@ zkl_on_lost_commit_begins(void)
 	deaf = true;
 }
 
+/*
+ * A loss that came during the commit may be that of a session-level claim,
+ * which outlives the transaction.  A command that goes on is cancelled.
+ * Otherwise, the statement has committed, and must not report an error.
+ */
 void
-zkl_on_lost_xact_ended(void)
+zkl_on_lost_xact_ended(bool goes_on)
 {
 	released.status = ZKL_STATUS_GOOD;
 	deaf = false;
+	if (came_while_deaf && (goes_on || reaction() == ZKL_ON_LOST_TERMINATE))
+		handle_noted();
+}
 
-	/*
-	 * If the loss is that of a session-level claim, it outlives the
-	 * transaction.  Then let the handler decide again.
-	 */
-	if (came_while_deaf)
-	{
-		came_while_deaf = false;
-		if (zkl_local_claim_find_lost() != NULL)
-			raise(zkl_local_claim_loss_signal);
-	}
+/*
+ * If a loss came between two statements of one message, or of a transaction
+ * block, it cancels the second one.
+ */
+void
+zkl_on_lost_statement_begins(void)
+{
+	if (!came_while_deaf || deaf)
+		return;
+	if (came_in == GetCurrentStatementStartTimestamp() || IsTransactionBlock())
+		handle_noted();
+	came_while_deaf = false;
+}
+
+/* Let the handler decide again, if a claim that was lost is still there. */
+static void
+handle_noted(void)
+{
+	came_while_deaf = false;
+	if (zkl_local_claim_find_lost() == NULL)
+		return;
+	insists = true;
+	raise(zkl_local_claim_loss_signal);
+	insists = false;
 }
 
 /*
@@ -199,6 +251,8 @@ explain(void)
 void
 zkl_on_lost_explain_end(ErrorData *error)
 {
+	if (error->elevel == ERROR)
+		failed_in = GetCurrentStatementStartTimestamp();
 	if (error->elevel == FATAL && terminating &&
 		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		(void) name_lock(error);

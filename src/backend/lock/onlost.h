@@ -24,13 +24,17 @@ extern void zkl_on_lost_listen(void);
 /*
  * commit_begins: the transaction is about to commit.  From now on, a loss
  * must not cancel anything: neither the wait for a synchronous standby nor
- * what comes after it.  A signal that comes meanwhile takes effect when the
- * transaction has ended, if the lost claim outlives it.  xact_ended also
- * forgets which lost claims the transaction has released, so call it after
+ * what comes after it.  A signal that comes meanwhile takes effect in what
+ * follows in the same message, if the lost claim outlives the transaction.
+ * goes_on: what follows is a part of the same command, such as CALL.
+ * xact_ended also forgets which lost claims the transaction has released, so call it after
  * the transaction's claims have ended.
  */
 extern void zkl_on_lost_commit_begins(void);
-extern void zkl_on_lost_xact_ended(void);
+extern void zkl_on_lost_xact_ended(bool goes_on);
+
+/* Call this before each statement, also a nested one. */
+extern void zkl_on_lost_statement_begins(void);
 
 /*
  * For the hook for messages: if the error that is being raised ends the

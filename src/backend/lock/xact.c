@@ -404,8 +404,7 @@ zkl_xact_begin_prepared(void)
 static void
 on_xact(XactEvent event, void *arg)
 {
-	if (is_listening)
-		zkl_cancel_listen();
+	zkl_cancel_listen();
 	if (!has_stake())
 	{
 		has_run_statement = is_rolled_back = false;
@@ -460,7 +459,7 @@ on_xact(XactEvent event, void *arg)
 					   event != XACT_EVENT_PARALLEL_ABORT);
 			passed.until = PG_INT64_MAX;
 			passed.required = false;
-			zkl_on_lost_xact_ended();
+			zkl_on_lost_xact_ended(zkl_xact_utilities > 0);
 			break;
 	}
 }
