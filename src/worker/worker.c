@@ -20,6 +20,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -196,13 +197,17 @@ advertise(void)
 }
 
 /*
- * Called on every exit, also after an error.  The next process with this proc
- * number must not get the wake-ups that are meant for a worker.  The claims
- * process sees to the restart.
+ * Called on every exit, also after an error, maybe with LWLocks held.  The next
+ * process with this proc number must not get the wake-ups that are meant for a
+ * worker.  The claims process sees to the restart; but when the server stops,
+ * there is none.
  */
 static void
 withdraw(int code, Datum arg)
 {
+	LWLockReleaseAll();
+	if (code != 0 && ShutdownRequestPending && zkl_process_server_is_stopping())
+		zkl_lock_table_leave_session("the zklock worker has failed");
 	pg_atomic_write_u32(&zkl_session_info->worker_proc, 0);
 	pg_atomic_write_u32(&zkl_session_info->worker_pid, 0);
 	pg_atomic_write_u32(&zkl_session_info->connected, 0);
@@ -245,7 +250,7 @@ turn(void)
 	 * The next worker continues the session with a new handle, whose counter
 	 * begins again.
 	 */
-	if (zkl_session_requests() > MAX_REQUESTS)
+	if (zkl_session_requests() > MAX_REQUESTS && !worker.stopping)
 	{
 		ereport(LOG,
 				errmsg("restarting the zklock worker, because it has sent %d requests",

@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/pmsignal.h"
@@ -119,7 +120,8 @@ withdraw(int code, Datum arg)
 static void
 look_for_worker(void)
 {
-	if (pg_atomic_read_u32(&zkl_session_info->worker_pid) == 0 &&
+	if (ShutdownRequestPending &&
+		pg_atomic_read_u32(&zkl_session_info->worker_pid) == 0 &&
 		zkl_process_server_is_stopping())
 		zkl_lock_table_leave_session("the zklock worker is not running");
 }
