@@ -87,7 +87,7 @@ static int64 next_moment(void);
 static void wait_for_something(void);
 static uint32 wait_on_socket(int fd, uint32 events, long timeout_ms);
 static void stop(void);
-static void drain(void);
+static bool drain(void);
 
 void
 zkl_worker_register(void)
@@ -430,6 +430,7 @@ static void
 stop(void)
 {
 	bool		any_held = zkl_lock_table_any_held();
+	bool		answered;
 
 	if (any_held && zkl_now() < worker.stop_at)
 		return;
@@ -443,9 +444,11 @@ stop(void)
 		proc_exit(0);
 	}
 
+	answered = drain();
+
 	/*
-	 * The connection may have been lost just now, or another handle is about
-	 * to continue the session.  Turns until then connect.
+	 * The connection may have been lost just now, also in drain(), or another
+	 * handle is about to continue the session.  Turns until then connect.
 	 */
 	if (zkl_session_keeper_may_connect())
 	{
@@ -454,20 +457,21 @@ stop(void)
 		if (zkl_now() < worker.connect_until)
 			return;
 	}
-	drain();
-	zkl_session_keeper_close();
+	zkl_session_keeper_close(answered);
 	proc_exit(0);
 }
 
 /*
  * First write how the runs of jobs have ended, and read all replies: if a
  * client has not read all replies, ZooKeeper's server loses its close
- * request.
+ * request.  True if all have come, one of them to a sign of life.
  */
-static void
+static bool
 drain(void)
 {
-	worker.drain_until = zkl_now() + DRAIN_LIMIT;
+	int64		began = zkl_now();
+
+	worker.drain_until = began + DRAIN_LIMIT;
 	if (zkl_session_is_usable())
 		zkl_session_sign(ZKL_SIGN_READ);	/* its reply shows that ZooKeeper
 											 * still replies */
@@ -482,4 +486,7 @@ drain(void)
 		zkl_session_keeper_handle_events();
 		zkl_job_writer_send();
 	}
+	worker.drain_until = 0;
+	return zkl_session_outstanding() == 0 &&
+		(int64) pg_atomic_read_u64(&zkl_session_info->heard_at) >= began;
 }

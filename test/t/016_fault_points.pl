@@ -684,10 +684,7 @@ sub servers_shut_down
 		wait_until_there($c);
 		ok(eval { $zk->wait_until(sub { !$zk->has_session($c->{session}) }, 'the close', $promptly) }, "$c->{name}: the session is closed");
 		kill 'CONT', $c->{process} if $c->{action} eq 'stop';
-		wait_for(sub { !-e $c->{node}->data_dir . '/postmaster.pid' }, "$c->{name}: the server to end");
-		$c->{victim}->kill_client;
-		undef $c->{victim};
-		$c->{node}->stop('fast', fail_ok => 1);
+		ends($c);
 		$c->{node}->start;
 	}
 	foreach my $c (@batch)
@@ -695,6 +692,62 @@ sub servers_shut_down
 		is_new_session($c);
 		settle($c);
 	}
+	return;
+}
+
+# The connection ends, and the worker learns it only when it is about to close the session.  Or the worker
+# fails then.
+sub servers_shut_down_without_connection
+{
+	my @batch = map { new_case($nodes[$_ - 1], "shutdown/$_", [ 'proof-noted', 'shutdown', 'mutex' ]) } 1 .. 3;
+	my ($back, $away, $fails) = @batch;
+	foreach my $c (@batch)
+	{
+		# A release would be sent before.
+		$c->{node}->set('zklock.linger', '1h');
+		$c->{drive}[0]->($c);
+		arm($c, $c->{point});
+		wait_until_there($c);
+		my $backend = $c->{victim}->pid;
+		$c->{drive}[1]->($c);
+		wait_for(sub { !-e "/proc/$backend" }, "$c->{name}: the backends to end");
+	}
+	kill 'INT', $fails->{process};
+	kill 'CONT', $fails->{process};
+	ends($fails);
+	$zk->kill9;
+	kill 'CONT', $away->{process};
+	ends($away);
+	$zk->start;
+	$zk->wait_until_serving;
+	kill 'CONT', $back->{process};
+	ends($back);
+	ok(!$zk->has_session($back->{session}), "$back->{name}: the next connection closes the session");
+	foreach my $ends ([ $away, 'ZooKeeper cannot be reached' ], [ $fails, 'the zklock worker has failed' ])
+	{
+		my ($c, $why) = @$ends;
+		ok($c->{node}->log_contains("leaving the ZooKeeper session to expire, because $why", $c->{log_at}),
+			"$c->{name}: the log says that the session is left");
+		ok(-e $c->{node}->data_dir . '/pg_stat_tmp/zklock.session', "$c->{name}: and the file names it");
+	}
+	$_->{node}->start foreach @batch;
+	foreach my $c (@batch)
+	{
+		$c->{node}->set('zklock.linger', 0);
+		is_new_session($c);
+		settle($c);
+	}
+	return;
+}
+
+# The server has ended.
+sub ends
+{
+	my ($c) = @_;
+	wait_for(sub { !-e $c->{node}->data_dir . '/postmaster.pid' }, "$c->{name}: the server to end");
+	$c->{victim}->kill_client;
+	undef $c->{victim};
+	$c->{node}->stop('fast', fail_ok => 1);
 	return;
 }
 
@@ -751,6 +804,7 @@ part('backends fail', \&backends_fail, @backend_points);
 part('the worker stands still briefly', sub { in_batches(\&worker_stands_still_briefly, @_) }, @worker_points);
 part('the worker fails', sub { in_batches(\&worker_fails, @_) }, grep { $_->[5] ne '-' } @worker_points);
 part('servers shut down', \&servers_shut_down);
+part('servers shut down without a connection', \&servers_shut_down_without_connection);
 
 # --- no update was lost ---
 

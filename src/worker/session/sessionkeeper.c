@@ -53,6 +53,7 @@ static struct
 								 * again */
 }			keeper;
 
+static void note_failed_send(void);
 static void open_session(void);
 static bool find_session(ZklSessionId *identity);
 static void remember_servers(const char *servers);
@@ -78,10 +79,7 @@ static void publish_session(void);
 void
 zkl_session_keeper_tend(void)
 {
-	/* A failed send also ends the connection, but without an event. */
-	if (keeper.connected && !zkl_session_is_connected())
-		on_disconnected();
-
+	note_failed_send();
 	take_lookup();
 	if (!zkl_session_is_open() && zkl_now() >= keeper.open_at)
 		open_session();
@@ -94,6 +92,14 @@ zkl_session_keeper_tend(void)
 	}
 	zkl_heartbeat_tend();
 	zkl_session_log_doubt();
+}
+
+/* A failed send also ends the connection, but without an event. */
+static void
+note_failed_send(void)
+{
+	if (keeper.connected && !zkl_session_is_connected())
+		on_disconnected();
 }
 
 int64
@@ -120,10 +126,8 @@ zkl_session_keeper_wake_at(void)
 }
 
 void
-zkl_session_keeper_close(void)
+zkl_session_keeper_close(bool answered)
 {
-	bool		answered = zkl_session_outstanding() == 0;
-
 	if (!keeper.connected)
 	{
 		zkl_lock_table_leave_session("ZooKeeper cannot be reached");
@@ -154,6 +158,7 @@ zkl_session_keeper_may_connect(void)
 {
 	ZklSessionInfo *info = zkl_session_info;
 
+	note_failed_send();
 	return !keeper.connected && info->id != 0 &&
 		zkl_now() < ZKL_MS(info->timeout_ms) +
 		Max((int64) pg_atomic_read_u64(&info->heard_at), info->connected_at);

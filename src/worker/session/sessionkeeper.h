@@ -42,9 +42,9 @@ extern bool zkl_session_keeper_may_connect(void);
 
 /*
  * End the session, if ZooKeeper can be reached.  The caller has waited for the
- * replies that were outstanding.  If there still are some, the session file
- * stays.
+ * replies that were outstanding.  If not "answered", the session file stays:
+ * there still are some, or ZooKeeper has not replied just now.
  */
-extern void zkl_session_keeper_close(void);
+extern void zkl_session_keeper_close(bool answered);
 
 #endif							/* ZKL_SESSIONKEEPER_H */
