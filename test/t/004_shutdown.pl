@@ -209,6 +209,12 @@ is($holder->query(held('/smart')), 't', 'smart, no worker: the lock is held');
 ok(!$waiter->is_done, 'smart, no worker: others wait');
 is($holder->errcode("INSERT INTO work VALUES ('smart')"), '', 'smart, no worker: a commit is accepted');
 $worker = $onlooker->query('SELECT worker_pid FROM zk_status');
+# That worker cannot tell this signal from the postmaster's.
+kill 'TERM', $worker;
+$zk->wait_until(sub { $onlooker->errcode("SELECT zk_lock_acquire('/new'), zk_lock_release('/new')") eq '57P01' },
+	'no lock to be granted');
+is($holder->query(held('/smart')), 't', 'smart, worker terminated: it closes the session only when no lock is held');
+is($holder->errcode("INSERT INTO work VALUES ('smart')"), '', 'smart, worker terminated: a commit is accepted');
 $_->quit foreach $holder, $onlooker;
 end_stop('smart, no worker');
 is_clean('/smart', 'smart, no worker');
