@@ -46,7 +46,7 @@ extern void zkl_messages_add(const char *text);
 extern void zkl_messages_hold(void);
 extern void zkl_messages_let_out(void);
 
-/* Format a string, in memory that the caller frees.  Exits if there is no memory. */
+/* Format a string, in memory that the caller may free.  Exits if there is none. */
 extern char *zkl_messages_format(const char *format,...) __attribute__((format(printf, 1, 2)));
 
 #endif							/* ZKL_MESSAGES_H */

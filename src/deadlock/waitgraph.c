@@ -610,7 +610,11 @@ make_circle(ZklWaitGraph *graph, int victim)
 	}
 }
 
-/* The claim of the victim's node for which the last member waits. */
+/*
+ * The claim at which the circle closes: the best claim of the victim's node for
+ * which a node waits that the victim leads to.  That node becomes the last
+ * member.
+ */
 static const ZklGraphHolding *
 find_entry(const ZklWaitGraph *graph, int victim)
 {
@@ -631,11 +635,11 @@ find_entry(const ZklWaitGraph *graph, int victim)
 }
 
 /*
- * If the backend that waits for the ticket holds a lock for which the last
- * member waits, choose its claim, because its wait is the youngest.
- * Otherwise choose the youngest claim.  But a backend that waits for more
- * leases does not wait for its own leases if other backends hold the leases
- * that it needs.
+ * Is the circle rather to close at the first claim?  A claim of the backend
+ * that waits for the ticket is better, because this backend's wait is the
+ * youngest; otherwise the youngest claim is.  But a backend that waits for
+ * more leases does not wait for its own leases if other backends hold the
+ * leases that it needs.
  */
 static bool
 is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,

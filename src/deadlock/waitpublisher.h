@@ -31,9 +31,9 @@ extern int64 zkl_wait_publisher_wake_at(void);
 /*
  * The first function returns the directory of the znode.  The second returns
  * the records that ZooKeeper has acknowledged; NULL if there are none, or if
- * the last outcome is unknown.  The text stays until the next event is
- * handled and the next call of send.  "serial" grows with each
- * acknowledgement.
+ * the last write was refused or its outcome is unknown.  The text stays until
+ * the next event is handled and the next call of send.  "serial" grows with
+ * each acknowledgement.
  */
 extern const char *zkl_wait_publisher_directory(void);
 extern const char *zkl_wait_publisher_text(uint64 *serial);

@@ -200,7 +200,7 @@ zkl_job_runs_answer(int slot, const char *id)
 	LWLockAcquire(runs->lock, LW_SHARED);
 
 	/*
-	 * As above: the slot may have another run now.
+	 * As in zkl_job_runs_ask_again(), the slot may have another run now.
 	 */
 	if (strcmp(run->record.run, id) != 0 ||
 		run->state == ZKL_JOBRUN_FREE || run->state == ZKL_JOBRUN_ENDED)
@@ -228,7 +228,7 @@ end_run(int *slot, bool done, bool lost)
 	if (*slot == ZKL_RUN_NONE)
 		return;
 
-	/* Clear *run first: the end of the claim must not end the run again. */
+	/* Clear *slot first: the end of the claim must not end the run again. */
 	*slot = ZKL_RUN_NONE;
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 	Assert(run->state == ZKL_JOBRUN_STARTING ||

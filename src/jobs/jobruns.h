@@ -134,9 +134,9 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
  *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_RUN_NONE if all are in
  * use, or if the role has its share (rolequota.h).  The caller puts the number
- * into its claim, which wakes the worker (zkl_claim_set_run).  ask_again:
- * ANSWERED
- * -> STARTING, to replace this record.
+ * into its claim, which wakes the worker (zkl_claim_set_run).
+ *
+ * ask_again: ANSWERED -> STARTING, to replace this record.
  *
  * answer: if it is NONE, the backend's latch will be set when there is one.
  * "id" is the ID of the run, because the worker may have ended that run with

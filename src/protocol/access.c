@@ -56,8 +56,8 @@ zkl_access_parse_acl(const char *str, ZklAcl *acl)
 
 /*
  * An entry ends with its permissions, at a comma or at the end.  A comma
- * elsewhere is part of the id, such as the name in a certificate.  If no
- * entry ends so, the rest of the text is one entry, which the caller finds
+ * elsewhere is part of the id, such as the name in a certificate.  If there
+ * is no such end, the rest of the text is one entry, which the caller finds
  * faulty.
  */
 static size_t
@@ -247,8 +247,8 @@ split_line(const char *line, size_t length, ZklCredentials *credentials)
 
 	/*
 	 * ZooKeeper accepts any text for this scheme.  But every client can add
-	 * the identity of a user without a password, so such an entry protects
-	 * nothing.
+	 * the identity of a user without a password, so credentials without one
+	 * protect nothing.
 	 */
 	if (strcmp(credentials->scheme, "digest") != 0)
 		return NULL;

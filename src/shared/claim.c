@@ -615,8 +615,8 @@ zkl_claim_end(ZklClaim *claim)
 
 /*
  * A use that ends before its holder releases nothing, so nothing is decided.
- * It has neither a run nor a row of statistics.  False: the claim is not a
- * use with a holder.
+ * It has neither a run nor a row of statistics.  False: the claim is no use,
+ * it is lost, or no other claim holds the lock.
  */
 static bool
 detach_use(ZklClaim *claim)

@@ -57,8 +57,8 @@ static void look_at_due(ZklDetached *slot);
 static void look_at_waiting(int64 now);
 
 /*
- * There is room for fewer detached claims than entries, so that backends have
- * claims left.
+ * There is room for as many detached claims as for entries.  There are more
+ * claims than that, so backends have claims left.
  */
 Size
 zkl_detached_size(void)

@@ -41,7 +41,7 @@ zkl_leadership_allow(ZklClaim *claim, bool may_commit)
 	if (could_commit && !may_commit)
 		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 
-	/* Keep the pause: a resignation may just have set it. */
+	/* A resignation, if there was one, has set a pause, which must stay. */
 	if (!claim->resigned)
 		zkl_leadership_end_pause(claim->entry->path);
 	zkl_entry_unlock(claim->entry->hash);

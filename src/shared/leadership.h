@@ -29,7 +29,8 @@ typedef enum ZklResignation
  * yet, represents the leadership of its path.  The server leads as soon as
  * the claim is held.  But where zklock.commit_requires names the path, the
  * server leads only after "allow" has said that its history may lead.  allow
- * is called when the claim is held, and again when the history was judged.
+ * is called when the server begins to lead, and when its history has been
+ * judged since.
  */
 extern void zkl_leadership_begin(ZklClaim *claim);
 extern void zkl_leadership_allow(ZklClaim *claim, bool may_commit);

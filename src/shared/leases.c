@@ -140,7 +140,7 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
 	}
 	to->token = Max(to->token, from->token);
 
-	/* A lease that one of the claims has lost is lost for both. */
+	/* If the leases of either claim are lost, so is the merged claim. */
 	to->epoch = Min(to->epoch, from->epoch);
 }
 

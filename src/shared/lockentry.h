@@ -246,7 +246,8 @@ struct ZklEntry
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
-	bool		comes_back;		/* the last acquire came within zklock.linger */
+	bool		comes_back;		/* the last acquire came within zklock.linger
+								 * of a release */
 	bool		lingers;		/* since the last claim ended */
 	int			kept_for;		/* which count of lingerquota.h the ticket is
 								 * in, from 1 on; 0 if none */

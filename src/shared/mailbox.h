@@ -116,7 +116,7 @@ typedef struct ZklTakenCommand
 {
 	int			slot;
 	uint32		serial;
-	Oid			role;			/* the role of the backend, that logged in */
+	Oid			role;			/* the role that logged in to the backend */
 	bool		again;			/* it may have been done already */
 	ZklCommand	command;
 } ZklTakenCommand;

@@ -11,9 +11,9 @@
  *		library <- pair of sockets -> pump <- TLS on its socket -> server
  *
  * The library notices nothing, and nothing leaves this process in clear.
- * Whatever the library does, the pump follows.  If the library's descriptor
- * is not its end of the pair, it has made a new connection.  If it closes its
- * end of the pair, the connection ends.
+ * Whatever the library does, the pump follows.  If the library makes another
+ * socket, that is a new connection.  If it closes its end of the pair, the
+ * connection ends.
  *
  * The pump never waits, except for the end of a session; see end_close.  Its
  * buffers have a fixed size.  If one side does not read, the pump does not

@@ -29,9 +29,9 @@ typedef enum ZklScope
 struct ZklClaim;
 
 /*
- * The tag for a path, which has the "shown" hash of the path (locktable.h).
- * The first generation is 0.  A new generation keeps newcomers from waiting
- * behind a backend whose claim was lost.
+ * The tag for a path, of generation 0.  "hash" is the path's "shown" hash
+ * (locktable.h).  A new generation keeps newcomers from waiting behind a
+ * backend whose claim was lost.
  */
 extern void zkl_advisory_lock_tag(LOCKTAG *tag, uint64 hash);
 extern void zkl_advisory_lock_set_generation(LOCKTAG *tag, uint32 generation);

@@ -211,7 +211,7 @@ zkl_history_forget(const char *path)
 	return zkl_znodes_write(ZKL_PATH_LEADERS, name, "", PG_INT64_MAX, ZKL_PATIENCE_LOOK);
 }
 
-/* If all slots of the mailbox are in use, this sets look->slot to 0. */
+/* If the mailbox has no slot for this process, this sets look->slot to 0. */
 static void
 ask(ZklHistoryLook *look, const char *path, const History *replaces, int32 version)
 {
@@ -245,8 +245,8 @@ judge(ZklHistoryLook *look, const char *path, const char *answer, char *why)
 	get_mine(&mine);
 
 	/*
-	 * If is_original is set, the server has written the file while it held
-	 * this lock, so the copy in memory is up to date.
+	 * If is_original is set, the file has been read or written since the
+	 * server got this lock, so the copy in memory is up to date.
 	 */
 	if (!look->proof.is_original)
 		read_proof(path, mine.timeline, &look->proof);

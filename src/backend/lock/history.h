@@ -72,8 +72,9 @@ typedef struct ZklHistoryLook
  * record does not say that the leadership has ended, and a copy of this
  * server will not lead.
  *
- * look may raise an error if memory is short; the caller must then call end,
- * which gives the look up at any stage and raises no error.
+ * look may raise an error if memory is short, or if the server's file cannot
+ * be written; the caller must then call end, which gives the look up at any
+ * stage and raises no error.
  */
 extern ZklHistoryAnswer zkl_history_look(ZklHistoryLook *look, const char *path,
 										 bool leads, char why[ZKL_WHY_SIZE]);

@@ -566,8 +566,8 @@ zkl_hold_counts_release_savepoint(int nest_level)
 		}
 
 		/*
-		 * The record moves down to the place of a record that was added to
-		 * another one.
+		 * The record moves down over the places of records that were added to
+		 * other ones.
 		 */
 		record.nest_level = nest_level - 1;
 		record.claim->parts[record.part].xact_record = kept;

@@ -52,7 +52,7 @@ extern int	zkl_hold_counts_release_all(void);
 
 /*
  * Release all session-level locks, after DISCARD ALL.  Their runs count as
- * failed.  Raises no error.
+ * failed.  Raises no error, except for lack of shared memory.
  */
 extern void zkl_hold_counts_discard_session(void);
 

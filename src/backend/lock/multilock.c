@@ -98,7 +98,10 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklLockRequest *requ
 	return acquired;
 }
 
-/* Note in each claim that this call has acquired it. */
+/*
+ * Has this call acquired the paths before?  All claims that a call acquires
+ * together note that call, so look at one of them.
+ */
 static bool
 is_repeated(const char **paths, int npaths, const ZklLockRequest *request)
 {

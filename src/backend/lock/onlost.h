@@ -18,7 +18,7 @@
 
 #include "backend/lock/localclaim.h"
 
-/* From now on this backend acts on the worker's signal. */
+/* From now on this backend acts on the signal of a loss or a deadlock. */
 extern void zkl_on_lost_listen(void);
 
 /*
@@ -27,8 +27,9 @@ extern void zkl_on_lost_listen(void);
  * what comes after it.  A signal that comes meanwhile takes effect in what
  * follows in the same message, if the lost claim outlives the transaction.
  * goes_on: what follows is a part of the same command, such as CALL.
- * xact_ended also forgets which lost claims the transaction has released, so call it after
- * the transaction's claims have ended.
+ * xact_ended also forgets which claims the transaction has released while
+ * they were lost or in doubt, so call it after the transaction's claims have
+ * ended.
  */
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(bool goes_on);

@@ -182,8 +182,8 @@ zkl_reliance_is_required_here(void)
 }
 
 /*
- * A value that was not checked may have too many paths.  Then this server
- * counts as leading none of them.
+ * A value that was not checked may have too many paths.  Only the first ones,
+ * for which there is room, are looked at.
  */
 static void
 read_setting(void)

@@ -261,10 +261,10 @@ acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
 /*
  * The backend has lost the inner mutex while it waited; or, as far as this
  * server has heard, the stored limit does not suit the claim.  In the second
- * case the survey raises an error, unless the limit has changed again.  The
- * survey comes first, and retires the leases of other claims afterwards.
- * Returns false if the time is over: the claim does not wait while its limit
- * does not suit, so nothing else checks the time.
+ * case the survey raises an error, unless the limit has changed again.  Only
+ * after the survey, retire the leases that other claims use.  Returns false if
+ * the time is over: the claim does not wait while its limit does not suit, so
+ * nothing else checks the time.
  */
 static bool
 begin_anew(ZklClaim *claim, const ZklLockRequest *request)
@@ -381,8 +381,8 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 }
 
 /*
- * Survey, and if the time is over, report whether ZooKeeper is silent,
- * because no other wait follows.
+ * Survey where no other wait follows.  So if the time is over before
+ * ZooKeeper's reply, raise an error here if ZooKeeper is silent.
  */
 static bool
 survey_in_time(ZklClaim *claim, const ZklLockRequest *request)

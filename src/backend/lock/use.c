@@ -33,9 +33,9 @@ static ZklClaim *use = NULL;
 
 /*
  * The value of zklock.commit_under at this serial number.  If the value names
- * no token, "token" is the holder's: it was read when the setting changed, or
- * at the last statement before the transaction wrote; 0: the lock was not
- * held.  An old token does no harm, because a later hold has another token.
+ * no token, "token" is the holder's: it is read when a statement begins and
+ * the transaction has not written yet; 0: the lock was not held.  An old token
+ * does no harm, because a later hold has another token.
  */
 static struct
 {
@@ -104,8 +104,8 @@ zkl_use_has_no_token(void)
 /*
  * Among several readers, take the first one that will do, in the order of
  * their tokens.  Otherwise a read lock of another role could make the commits
- * of this session fail.  A transaction that has checked one hold keeps to the
- * token of that hold.
+ * of this session fail.  Another token is another hold, which the transaction
+ * has yet to check.
  */
 void
 zkl_use_note_holder(void)

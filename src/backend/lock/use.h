@@ -93,8 +93,9 @@ extern void zkl_use_begin(void);
 extern bool zkl_use_any(void);
 
 /*
- * Raise ZK001 if the transaction has a use that is not good for "margin"
- * more.  Returns the moment up to which the use is good, or PG_INT64_MAX.
+ * Raise ZK001 or ZK002 if the transaction has a use that is not good for
+ * "margin" more.  Returns the moment up to which the use is good, or
+ * PG_INT64_MAX.
  */
 extern int64 zkl_use_check(int64 margin);
 

@@ -18,7 +18,7 @@
  * From now on, the CONTEXT of all messages of this backend says for which
  * lock the claim waits, and which process holds the lock.  The caller removes
  * the context again: error_context_stack = context->previous.  After an
- * error, PG_TRY restores it.
+ * error, PG_TRY removes it.
  */
 extern void zkl_wait_report_push_context(ErrorContextCallback *context,
 										 ZklClaim *claim);

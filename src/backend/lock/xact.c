@@ -132,7 +132,10 @@ int			zkl_xact_utilities = 0;
 static bool has_run_statement = false;
 static bool is_rolled_back = false;
 
-/* Did this backend have a stake at the start of any statement? */
+/*
+ * Has put_guard_first() run in this backend?  Then the callback for savepoints
+ * and the handler for losses are set up.
+ */
 static bool is_listening = false;
 
 /* Has this transaction a pass?  See passes.h. */
@@ -148,7 +151,7 @@ static struct
 /* Since its first LISTEN or UNLISTEN, the transaction has run nothing else. */
 #define ZKL_XACT_LISTENS	0x08
 
-/* Facts about the statements of this transaction; the transaction may be over. */
+/* Facts about the statements of the transaction "xact", which may be over. */
 static struct
 {
 	LocalTransactionId xact;
@@ -165,10 +168,11 @@ typedef struct Guard
 } Guard;
 
 /*
- * The transaction that the guard has let pass: the moment, the count of
- * losses at that moment, the moment up to which it counts on its locks
- * (PG_INT64_MAX: it needs none).  writes: it writes although it has no
- * transaction ID. required: the guard has looked at what
+ * The last look of the guard, which has let the transaction pass.  at: the
+ * moment of the look.  losses: the count of losses before it.  until: the
+ * moment up to which the transaction counts on its locks (PG_INT64_MAX: it
+ * needs none).  writes: the transaction counts as having written even without
+ * a transaction ID.  required: the guard has looked at what
  * zklock.commit_requires names.
  */
 static struct

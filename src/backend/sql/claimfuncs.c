@@ -429,7 +429,7 @@ zklock_claims(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* As in zk_locks, only roles that may see statistics see these details. */
+/* As in zk_locks, the details are null unless this user may see them. */
 static void
 put_claim(ReturnSetInfo *set, const ZklDetachedInfo *info)
 {

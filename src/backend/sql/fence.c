@@ -137,7 +137,7 @@ table_of(FunctionCallInfo fcinfo)
 
 /*
  * Insert or update the row.  False if a token that was presented before
- * refuses this one: "accepts" says how this token must compare to the earlier
+ * refuses this one: "accepts" says how the earlier token must compare to this
  * one.
  */
 static bool

@@ -707,7 +707,8 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 		 */
 		entry->contended = false;
 		entry->answered = false;
-		entry->excludes_superuser = false;	/* as no reader's znode does */
+		entry->excludes_superuser = false;	/* superusers may join a reader's
+											 * ticket */
 		entry->place = place_of(&entry->ticket);
 
 		/*

@@ -31,7 +31,10 @@ extern void zkl_ticket_feed_tell_all(ZklTicketEventKind kind);
 /* The session has lost its connection. */
 extern void zkl_ticket_feed_disconnected(void);
 
-/* reply: a ticket's request was answered.  The others: a watch has fired. */
+/*
+ * take_reply: a ticket's request was answered.  note_change: a watch has
+ * fired.
+ */
 extern void zkl_ticket_feed_take_reply(const ZklSessionEvent *event);
 extern void zkl_ticket_feed_note_change(const ZklSessionEvent *event);
 

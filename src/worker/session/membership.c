@@ -457,7 +457,10 @@ on_listed(Common common, const ZklSessionEvent *event)
 	note_others(common, event->reply.nchildren - 1);
 }
 
-/* Once for each connection: the record shows by now that recovery has ended. */
+/*
+ * Join them once for each connection.  The record shows by now that recovery
+ * has ended.
+ */
 static void
 join_primaries(void)
 {
