@@ -20,8 +20,8 @@ typedef struct ZklStanding
 	bool		held;
 	double		safe_until;		/* without the commit margin */
 	double		session_timeout;
-	double		grace;			/* how long before the lock stops being safe
-								 * the command must be told, at most */
+	double		grace;			/* the longest time that the command gets to
+								 * end before "safe_until" */
 	double		next_reply;		/* how long after the last reply to expect it,
 								 * at most */
 	bool		prompt;			/* replies that take as long as the last one

@@ -3,7 +3,7 @@
  * deadlocksearch.h
  *	  The worker looks for deadlocks across servers, and breaks them.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/deadlock/deadlocksearch.h
  *

@@ -8,7 +8,7 @@
  * cannot be released before it ends, and what the search for deadlocks wants
  * of it.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/deadlock/waitpublisher.h
  *

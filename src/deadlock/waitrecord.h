@@ -64,8 +64,8 @@ typedef struct ZklWaitHold
 
 	/*
 	 * Shows whether the claim has been stuck behind the record's wait ever
-	 * since an earlier look.  Any number will do that changes whenever one of
-	 * the local waits that make the claim stuck ends.
+	 * since an earlier look.  Any number will do that changes with the end of
+	 * each local wait that makes the claim stuck.
 	 */
 	int64_t		stuck;
 } ZklWaitHold;

@@ -3,7 +3,7 @@
  * jobwriter.h
  *	  The worker writes the records of jobs: how runs begin and end.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/jobs/jobwriter.h
  *

@@ -8,6 +8,8 @@
  * pointers.  The backend unpacks it.  No function waits, and nothing is
  * shared.
  *
+ * An error is raised only for lack of memory.
+ *
  * src/shared/listing.h
  *
  *-------------------------------------------------------------------------

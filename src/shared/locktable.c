@@ -163,7 +163,7 @@ zkl_lock_table_use_reserve(void)
 	uses_reserve = true;
 }
 
-/* A multiple of the partitions, so that each slot belongs to one of them. */
+/* The number of slots: a multiple of ZKL_PARTITIONS, so that each is in one partition. */
 static int
 max_recent(void)
 {

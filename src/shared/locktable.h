@@ -17,6 +17,9 @@
  * no harm if the process to wake has ended meanwhile, and another one wakes up
  * needlessly.
  *
+ * No function raises an error, except attach in the postmaster, and any
+ * function for lack of memory.
+ *
  * src/shared/locktable.h
  *
  *-------------------------------------------------------------------------

@@ -3,7 +3,7 @@
  * commandrunner.h
  *	  The worker's side of the commands of backends.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/worker/commandrunner.h
  *

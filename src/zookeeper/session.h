@@ -12,6 +12,7 @@
  *
  * Called only by the worker's files.  Each process has one session.  This is
  * the interface of all files of this folder; sessionint.h is what they share.
+ * An error ends the worker (worker.c).
  *
  * src/zookeeper/session.h
  *

@@ -72,7 +72,7 @@ typedef struct ZklSessionState
 
 extern ZklSessionState zkl_session_state;
 
-/* The watcher of the session and of all watches. */
+/* The callback for the session's state and for all watches. */
 extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 								 const char *path, void *context);
 

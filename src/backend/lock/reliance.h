@@ -4,7 +4,8 @@
  *	  The leaderships on which this transaction relies: it was told of some of
  *	  them, and every commit requires the others (zklock.commit_requires).
  *
- * Called only by backends.
+ * Called only by backends.  A function raises an error only if its comment
+ * says so.
  *
  * src/backend/lock/reliance.h
  *

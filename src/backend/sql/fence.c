@@ -111,7 +111,7 @@ zklock_fences_keep(PG_FUNCTION_ARGS)
 
 /*
  * The function is executed with the privileges of its owner, so no other table
- * may get at it.  It may be called by no trigger at all.
+ * may get at it.  Refuse a direct call, without a trigger, as well.
  */
 static bool
 is_of_table(FunctionCallInfo fcinfo)

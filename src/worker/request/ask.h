@@ -14,7 +14,8 @@
  * everything that was sent before it.  The asks of an urgent asker do not
  * wait: it has few, and sends them itself, before the requests of tickets.
  *
- * Only the worker's process uses all this, so no lock protects it.
+ * Only the worker's process uses all this, so no lock protects it.  An error
+ * ends the worker (worker.c).
  *
  * src/worker/request/ask.h
  *

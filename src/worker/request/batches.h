@@ -9,7 +9,8 @@
  * their way, and an operation that is alone then goes out as a single
  * request.
  *
- * Called only by sendqueue.c, but for start.
+ * Called only by sendqueue.c, but for start.  An error ends the worker
+ * (worker.c).
  *
  * src/worker/request/batches.h
  *

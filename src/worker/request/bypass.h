@@ -7,7 +7,7 @@
  * a znode appears behind a ticket of this server, its client may hold the
  * lock at the same time as the server.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/worker/request/bypass.h
  *

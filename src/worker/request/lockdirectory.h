@@ -7,7 +7,7 @@
  * entries that they return stay while the worker uses them, because only the
  * worker removes tickets.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/worker/request/lockdirectory.h
  *

@@ -33,7 +33,7 @@
  * in a row that is QUIET, as each row is when a worker starts, because it has
  * no connection yet.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/worker/request/orphans.h
  *

@@ -4,6 +4,7 @@
  *	  The requests of tickets: which are due, and when they are sent.
  *
  * Called by ticketfeed.c, but for what heartbeat.c and sessionkeeper.c need.
+ * An error ends the worker (worker.c).
  *
  * src/worker/request/sendqueue.h
  *

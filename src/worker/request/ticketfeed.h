@@ -4,7 +4,7 @@
  *	  The worker's side of the tickets: feed events, do what the steps say.
  *
  * Called only by worker.c, and by sessionkeeper.c for what happens to a
- * session.
+ * session.  An error ends the worker (worker.c).
  *
  * src/worker/request/ticketfeed.h
  *

@@ -7,7 +7,8 @@
  * Only a worker reads the files.  Their contents never get into shared
  * memory, into a message, or into a backend.
  *
- * Called only by sessionkeeper.c and resolver.c.
+ * Called only by sessionkeeper.c and resolver.c.  An error ends the worker
+ * (worker.c).
  *
  * src/worker/session/identity.h
  *

@@ -7,7 +7,8 @@
  * only watches the directory of its own name.  So an idle server causes no
  * traffic for this, however many servers there are.
  *
- * Called only by the worker, in its turn.
+ * Called only by the worker, in its turn.  An error ends the worker
+ * (worker.c).
  *
  * src/worker/session/membership.h
  *

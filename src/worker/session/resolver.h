@@ -6,7 +6,7 @@
  * Short-lived child processes resolve the names, because a resolver may block
  * for as long as it likes.  One lookup runs at a time.
  *
- * Called only by the worker.
+ * Called only by the worker.  An error ends the worker (worker.c).
  *
  * src/worker/session/resolver.h
  *

@@ -3,7 +3,7 @@
  * sessionfile.h
  *	  The file that carries a session over to the server's next run.
  *
- * Called only by the worker's files.
+ * Called only by the worker's files.  An error ends the worker (worker.c).
  *
  * src/worker/session/sessionfile.h
  *

@@ -3,7 +3,7 @@
  * sessionkeeper.h
  *	  Keeps the ZooKeeper session: opens it, and continues it.
  *
- * Called only by worker.c.
+ * Called only by worker.c.  An error ends the worker (worker.c).
  *
  * src/worker/session/sessionkeeper.h
  *
