@@ -151,8 +151,7 @@ extern int64 zkl_session_info_silent_from(int64 asked, int64 since);
 extern bool zkl_session_info_is_refused(void);
 
 /*
- * Is the session not certainly alive, or has its epoch changed since this
- * one?
+ * Is the session of this epoch in doubt, or has another epoch begun?
  */
 extern bool zkl_session_info_is_in_doubt(uint64 epoch, int64 now);
 
