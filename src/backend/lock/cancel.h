@@ -32,7 +32,7 @@ extern void zkl_cancel_statement(void (*explain) (void), SIGNAL_ARGS);
 extern bool zkl_cancel_is_noted(void);
 
 /*
- * Set in a process to which zklock sends SIGINT, such as a parallel worker.
+ * Set in a process to which zklock sends SIGINT, such as a walsender.
  * PostgreSQL's own handler cancels the statement there and notes no reason,
  * so this function guesses the reason.
  */
