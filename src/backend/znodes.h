@@ -10,7 +10,7 @@
  *						zklock.connection_timeout, or there is no worker
  *		28000			if ZooKeeper refuses this server, or its access control
  *						forbids it
- *		53000, 53200, 54000	 if too many backends ask, or the answer
+ *		53000, 53200, 54000	 if too many commands wait, or the answer
  *						is too large
  *
  * ZklPatience says how long a command waits if no ZooKeeper server can be

@@ -26,7 +26,7 @@
  *		WAITING -> HELD			the same, or	it is the first in line (zkl_grant_request);
  *								the process		the lease time begins
  *		HELD -> LOST			worker			the lock was lost, or the lease time is over
- *		WAITING -> (ended)		the process		no backend has asked for it within its lease
+ *		WAITING -> (ended)		the process		no backend has looked at it within its lease
  *												time, or the lock cannot be acquired
  *		LOST -> (ended)			the process		as soon as it looks
  *		any -> (ended)			backend			release

@@ -21,7 +21,7 @@
  *
  *		row			from -> to			when
  *		free		-> QUIET			a ticket found no znode
- *		QUIET		-> LISTING			a new connection: the list is asked for
+ *		QUIET		-> LISTING			a new connection: the list is requested
  *		LISTING		-> QUIET			the list does not show it
  *					-> DELETING			the list shows it
  *		DELETING	-> free				it is deleted
