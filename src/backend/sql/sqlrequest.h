@@ -14,7 +14,7 @@
 
 #include "backend/lock/localclaim.h"
 
-/* Each function that acquires calls this first.  Raises 55000 unless preloaded, 42501. */
+/* Each function that acquires calls this first.  Raises 55000 unless zklock was preloaded, and 42501. */
 extern ZklLockRequest zkl_sql_request_begin(FunctionCallInfo fcinfo, ZklMode mode,
 											ZklScope scope);
 
