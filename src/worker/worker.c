@@ -448,7 +448,8 @@ stop(void)
 
 	/*
 	 * The connection may have been lost just now, also in drain(), or another
-	 * handle is about to continue the session.  Further turns may connect again.
+	 * handle is about to continue the session.  Further turns may connect
+	 * again.
 	 */
 	if (zkl_session_keeper_may_connect())
 	{
