@@ -100,9 +100,10 @@ typedef struct ZklLockRequest
 	bool		only_tries;		/* "until" is now: a try, which waits for
 								 * ZooKeeper's answer only */
 	int64		hold_limit;		/* the hold limit, in microseconds; 0: none */
-	bool		by_call;		/* of a procedure: it waits without the
-								 * statement's snapshot, and raises an error
-								 * where a function returns false */
+	bool		by_call;		/* of a procedure: it raises an error where a
+								 * function returns false */
+	bool		may_drop;		/* of a procedure whose caller cannot need the
+								 * statement's snapshot: it waits without */
 	ZklCall		call;
 
 	/* LEASE */

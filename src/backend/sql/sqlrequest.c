@@ -30,6 +30,13 @@ zkl_sql_request_begin(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 	ZklLockRequest request = {.mode = mode,.scope = scope};
 
 	request.by_call = fcinfo->context != NULL && IsA(fcinfo->context, CallContext);
+
+	/*
+	 * The client's own CALL is atomic in a block, but nothing else needs its
+	 * snapshot.
+	 */
+	request.may_drop = request.by_call &&
+		(!castNode(CallContext, fcinfo->context)->atomic || zkl_xact_utilities == 1);
 	if (fcinfo->flinfo->fn_expr != NULL)
 		request.call = (ZklCall)
 	{
