@@ -329,7 +329,6 @@ end_from(Multilock *lock, int first)
 static void
 count_all(Multilock *lock)
 {
-	ZklScope	scope = lock->request->scope;
 	volatile int counted = 0;
 
 	PG_TRY();
@@ -339,28 +338,25 @@ count_all(Multilock *lock)
 			if (counted > 0)
 				ZKL_FAULT_POINT("multilock-counting");
 			zkl_hold_counts_add(lock->members[counted].claim, lock->request);
-		}
-	}
-	PG_CATCH();
-	{
-		for (int i = 0; i < counted; i++)
-		{
+
 			/*
 			 * The claim is counted now, so it ends with its acquires, and
 			 * end_from() must not end it.
 			 */
-			lock->members[i].is_new = false;
-
-			/* Transaction-level acquires end with the error's transaction. */
-			if (scope == ZKL_SCOPE_SESSION)
-				zkl_hold_counts_take_session(lock->members[i].claim,
-											 ZKL_EXCLUSIVE, 1);
+			lock->members[counted].is_new = false;
+		}
+	}
+	PG_CATCH();
+	{
+		/* Transaction-level acquires end with the error's transaction. */
+		if (lock->request->scope == ZKL_SCOPE_SESSION)
+		{
+			for (int i = 0; i < counted; i++)
+				zkl_hold_counts_take_session(lock->members[i].claim, ZKL_EXCLUSIVE, 1);
 		}
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	for (int i = 0; i < lock->nmembers; i++)
-		lock->members[i].is_new = false;
 }
 
 bool
