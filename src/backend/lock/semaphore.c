@@ -25,8 +25,6 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/builtins.h"
@@ -36,7 +34,6 @@
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/semaphore.h"
-#include "backend/lock/sqlargs.h"
 #include "backend/lock/wait.h"
 #include "backend/report.h"
 #include "backend/znodes.h"
@@ -44,9 +41,6 @@
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/lockstat.h"
-
-PG_FUNCTION_INFO_V1(zklock_semaphore_limit);
-PG_FUNCTION_INFO_V1(zklock_semaphore_set_limit);
 
 /* There must be room for what zklock adds to a semaphore's path. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
@@ -549,45 +543,24 @@ report_other_use(const ZklListing *survey, const ZklLockRequest *request,
  * The limit that is stored in ZooKeeper
  */
 
-/* Null if there is none. */
-Datum
-zklock_semaphore_limit(PG_FUNCTION_ARGS)
+int
+zkl_semaphore_limit(const char *path)
 {
-	Oid			types = TEXTOID;
-	const char *path;
-	int			limit;
-
-	zkl_report_unless_loaded();
-	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
-	path = zkl_sqlargs_shown_path(fcinfo);
-	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER, ZKL_PATIENCE_LOOK)));
-	if (limit == ZKL_LIMIT_NONE)
-		PG_RETURN_NULL();
-	PG_RETURN_INT32(limit);
+	return read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER, ZKL_PATIENCE_LOOK)));
 }
 
-/* This also replaces an invalid limit that another client has written. */
-Datum
-zklock_semaphore_set_limit(PG_FUNCTION_ARGS)
+void
+zkl_semaphore_set_limit(const char *path, int limit)
 {
-	const char *path;
-
-	zkl_report_unless_loaded();
-	path = zkl_sqlargs_path(fcinfo);
 	check_path(path);
 	zkl_permission_check_claim(path);
-	if (PG_ARGISNULL(1))
+	if (limit == ZKL_LIMIT_NONE)
 	{
 		(void) zkl_znodes_end(ZKL_COMMAND_DELETE, path, ZKL_LIMIT);
-		PG_RETURN_VOID();
+		return;
 	}
-	if (PG_GETARG_INT32(1) < 0)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("limit of a semaphore must not be negative"));
-	while (!zkl_znodes_write_limit(path, PG_GETARG_INT32(1)))
+	while (!zkl_znodes_write_limit(path, limit))
 		CHECK_FOR_INTERRUPTS();
-	PG_RETURN_VOID();
 }
 
 static void

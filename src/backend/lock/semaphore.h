@@ -20,4 +20,12 @@
  */
 extern bool zkl_semaphore_acquire(const ZklLockRequest *request);
 
+/*
+ * The limit that is stored in ZooKeeper; ZKL_LIMIT_NONE if there is none, or
+ * if set_limit is to delete it.  set_limit also replaces an invalid limit
+ * that another client has written.
+ */
+extern int	zkl_semaphore_limit(const char *path);
+extern void zkl_semaphore_set_limit(const char *path, int limit);
+
 #endif							/* ZKL_SEMAPHORE_H */

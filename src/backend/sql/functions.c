@@ -44,6 +44,8 @@ PG_FUNCTION_INFO_V1(zklock_write_lock_release);
 PG_FUNCTION_INFO_V1(zklock_semaphore_acquire);
 PG_FUNCTION_INFO_V1(zklock_xact_semaphore_acquire);
 PG_FUNCTION_INFO_V1(zklock_semaphore_release);
+PG_FUNCTION_INFO_V1(zklock_semaphore_limit);
+PG_FUNCTION_INFO_V1(zklock_semaphore_set_limit);
 PG_FUNCTION_INFO_V1(zklock_multilock_acquire);
 PG_FUNCTION_INFO_V1(zklock_xact_multilock_acquire);
 PG_FUNCTION_INFO_V1(zklock_multilock_release);
@@ -138,6 +140,38 @@ zklock_semaphore_release(PG_FUNCTION_ARGS)
 
 	PG_RETURN_BOOL(zkl_hold_counts_release(path, ZKL_MODE_LEASE,
 										   zkl_sqlargs_count(fcinfo, 1, "quantity")));
+}
+
+/* Null if there is none. */
+Datum
+zklock_semaphore_limit(PG_FUNCTION_ARGS)
+{
+	Oid			types = TEXTOID;
+	int			limit;
+
+	zkl_report_unless_loaded();
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
+	limit = zkl_semaphore_limit(zkl_sqlargs_shown_path(fcinfo));
+	if (limit == ZKL_LIMIT_NONE)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(limit);
+}
+
+Datum
+zklock_semaphore_set_limit(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	int			limit;
+
+	zkl_report_unless_loaded();
+	path = zkl_sqlargs_path(fcinfo);
+	limit = PG_ARGISNULL(1) ? ZKL_LIMIT_NONE : PG_GETARG_INT32(1);
+	if (!PG_ARGISNULL(1) && limit < 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("limit of a semaphore must not be negative"));
+	zkl_semaphore_set_limit(path, limit);
+	PG_RETURN_VOID();
 }
 
 Datum
