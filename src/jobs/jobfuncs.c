@@ -17,9 +17,9 @@
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
-#include "backend/lock/sqlargs.h"
 #include "backend/report.h"
 #include "backend/row.h"
+#include "backend/sql/sqlargs.h"
 #include "backend/sql/sqlrequest.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"

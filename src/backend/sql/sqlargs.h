@@ -6,7 +6,7 @@
  * All functions raise 22023 for an invalid argument, and other errors if the
  * comment says so.
  *
- * src/backend/lock/sqlargs.h
+ * src/backend/sql/sqlargs.h
  *
  *-------------------------------------------------------------------------
  */

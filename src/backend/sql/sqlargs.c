@@ -3,7 +3,7 @@
  * sqlargs.c
  *	  The arguments of the SQL functions, checked.
  *
- * src/backend/lock/sqlargs.c
+ * src/backend/sql/sqlargs.c
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
-#include "backend/lock/sqlargs.h"
+#include "backend/sql/sqlargs.h"
 #include "protocol/path.h"
 #include "settings.h"
 
