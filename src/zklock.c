@@ -18,7 +18,6 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/builtins.h"
 
 #include "backend/lock/claimsprocess.h"
 #include "backend/lock/hooks.h"
@@ -37,8 +36,6 @@
 #include "worker/worker.h"
 
 PG_MODULE_MAGIC;
-
-PG_FUNCTION_INFO_V1(zklock_version);
 
 /*
  * The parts of shared memory, in the order in which each process attaches to
@@ -145,14 +142,4 @@ start_shared_memory(void)
 					 GetNamedLWLockTranche(part->name) : NULL, !found);
 	}
 	LWLockRelease(AddinShmemInitLock);
-}
-
-/*
- * The version of the library that this server has loaded.  It may be older than
- * the one that is installed, until the server is restarted.
- */
-Datum
-zklock_version(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_TEXT_P(cstring_to_text(ZKLOCK_VERSION));
 }

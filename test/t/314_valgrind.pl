@@ -30,9 +30,9 @@ my $planted = q{a server starts in memcheck
 ==11== BEGIN
 ==11== Conditional jump or move depends on uninitialised value(s)
 ==12== BEGIN
-==11==    at 0x4BCD: zklock_version (LAB/tree/src/zklock.c:42)
+==11==    at 0x4BCD: zklock_version (LAB/tree/src/backend/sql/servers.c:42)
 ==12== Conditional jump or move depends on uninitialised value(s)
-==12==    at 0x5BCD: zklock_version (LAB/tree/src/zklock.c:42)
+==12==    at 0x5BCD: zklock_version (LAB/tree/src/backend/sql/servers.c:42)
 2026-01-01 00:00:00 UTC [11] LOG:  a line of the server
 ==12==    by 0x1111: ExecInterpExpr (in /usr/lib/postgresql/15/bin/postgres)
 ==11==    by 0x1111: ExecInterpExpr (in /usr/lib/postgresql/15/bin/postgres)
@@ -71,11 +71,11 @@ is_deeply([ found(a => "2026-01-01 00:00:00 UTC [11] LOG:  a line of the server\
 # A copy of the tree and of the objects that were built from it, with a function that reads memory
 # that nothing has written.
 system_or_bail('cp', '-a', $top, "$lab/tree");
-my $source = slurp_file("$lab/tree/src/zklock.c");
+my $source = slurp_file("$lab/tree/src/backend/sql/servers.c");
 $source =~ s/^zklock_version\(.*\)\n\{\n/$&\tvolatile int *planted = malloc(sizeof(int));\n\n/m or die;
 $source =~ s/^\tPG_RETURN_TEXT/\tif (*planted == 4711)\n\t\telog(LOG, "planted");\n$&/m or die;
-unlink "$lab/tree/src/zklock.c";
-append_to_file("$lab/tree/src/zklock.c", $source);
+unlink "$lab/tree/src/backend/sql/servers.c";
+append_to_file("$lab/tree/src/backend/sql/servers.c", $source);
 append_to_file("$lab/tree/test/t/planted.pl", q{
 	use Test::More;
 	use ZklockNode;

@@ -12,6 +12,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "utils/builtins.h"
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
@@ -24,6 +25,7 @@
 #include "settings.h"
 #include "shared/leadership.h"
 
+PG_FUNCTION_INFO_V1(zklock_version);
 PG_FUNCTION_INFO_V1(zklock_servers);
 PG_FUNCTION_INFO_V1(zklock_server_records);
 PG_FUNCTION_INFO_V1(zklock_cluster_status);
@@ -35,6 +37,16 @@ static void put_server(ReturnSetInfo *set, const ZklListingNode *node, bool all_
 static void add_system(ZklRow *row, const ZklListingNode *node);
 static void append_refused(StringInfo refused, const char *path);
 static void put_leadership(ReturnSetInfo *set, const char *path);
+
+/*
+ * The version of the library that this server has loaded.  It may be older than
+ * the one that is installed, until the server is restarted.
+ */
+Datum
+zklock_version(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(ZKLOCK_VERSION));
+}
 
 Datum
 zklock_servers(PG_FUNCTION_ARGS)
