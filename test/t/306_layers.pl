@@ -69,6 +69,8 @@ my @mistakes = (
 		'backend/lock/wait.c knows the client library: #include <zookeeper' ],
 	[ 'a state that is changed elsewhere', { 'backend/lock/wait.c' => "entry->state = ZKL_ENTRY_NONE;\n" },
 		'backend/lock/wait.c moves an entry from state to state: entry->state = ' ],
+	[ 'an SQL function in lock/', { 'backend/lock/wait.c' => "PG_FUNCTION_INFO_V1(zklock_planted);\n" },
+		'backend/lock/wait.c has an SQL function: PG_FUNCTION_INFO_V1' ],
 	[ 'a field of an entry that one more file writes', { 'shared/grant.c' => "entry->described_at = 0;\n" },
 		'29 fields of ZklEntry are written by more than one file, not 28: ' ],
 	[ 'a long function', { 'shared/entry.c' => "\nvoid\nplanted(void)\n{\n" . "\t;\n" x 61 . "}\n" },
