@@ -648,12 +648,13 @@ foreach my $where ('wait', 'look')
 	$node->safe_psql('late', 'ALTER SEQUENCE answers RESTART');
 	$run = start_run([ '-d', sprintf($through, 'late'), '/run/silent', 'true' ]);
 	$where eq 'wait' ? $node->wait_for_waiter('/run/silent', 1)
-	  : $node->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/run/silent' AND granted});
+	  : $node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'zklock-run' AND state = 'idle' AND query ~ '^SELECT NOT EXISTS'});
 	kill 'STOP', $run->{pid};
 	wait_until_stopped($run->{pid});
 	$line->hold('replies');
 	kill 'TERM', $run->{pid};
 	kill 'CONT', $run->{pid};
+	eval { wait_until_gone($run->{pid}) } or kill 'KILL', $run->{pid};
 	is(finish($run), 143, "silence, $where: one signal ends it, though nothing withdraws the request");
 	$line->cut;
 	$watcher->query(q{SELECT zk_lock_release('/run/silent')}) if $where eq 'wait';
