@@ -96,7 +96,6 @@ static bool is_valid_or_stored(const char *name, const char *value, const char *
 static bool check_allowed_paths(char **newval, void **extra, GucSource source);
 static void assign_allowed_paths(const char *newval, void *extra);
 static bool check_leader_of(char **newval, void **extra, GucSource source);
-static const char *leaders_fault(const char *list);
 static bool check_commit_requires(char **newval, void **extra, GucSource source);
 static void assign_commit_requires(const char *newval, void *extra);
 static bool check_commit_under(char **newval, void **extra, GucSource source);
@@ -472,11 +471,11 @@ zkl_settings_lists_leader(const char *list, const char *path)
 static bool
 check_leader_of(char **newval, void **extra, GucSource source)
 {
-	return is_valid(leaders_fault(*newval));
+	return is_valid(zkl_settings_leaders_fault(*newval));
 }
 
-static const char *
-leaders_fault(const char *list)
+const char *
+zkl_settings_leaders_fault(const char *list)
 {
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
 	int			npaths = 0;
@@ -495,12 +494,12 @@ leaders_fault(const char *list)
 
 /*
  * A superuser may turn this off for a session, but the log says so.  A stored
- * value that is not valid allows no writes: no server leads an invalid path.
+ * value that is not valid allows no writes; reliance.c sees to that.
  */
 static bool
 check_commit_requires(char **newval, void **extra, GucSource source)
 {
-	const char *fault = leaders_fault(*newval);
+	const char *fault = zkl_settings_leaders_fault(*newval);
 
 	if (fault == NULL &&
 		(source == PGC_S_SESSION || source == PGC_S_CLIENT) &&

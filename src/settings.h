@@ -90,6 +90,9 @@ extern void zkl_settings_define(void);
 extern bool zkl_settings_next_leader(const char **at,
 									 char path[ZKL_SETTINGS_LEADER_SIZE]);
 
+/* Why such a list is not valid, as a sentence; NULL: it is valid. */
+extern const char *zkl_settings_leaders_fault(const char *list);
+
 /* Is the path in such a list? */
 extern bool zkl_settings_lists_leader(const char *list, const char *path);
 

@@ -168,6 +168,21 @@ is($north->errcode(q{INSERT INTO t VALUES ('refused')}), '55000', 'and the first
 $north->set('zklock.commit_requires', $path);
 is($north->errcode(q{COMMIT PREPARED 'p'}), '', 'prepared before, committed now');
 
+# A value that was stored unchecked, and is not valid, allows no writes: even if this server leads the first 64 paths of
+# it, or what is left of a path that is cut off.
+my $longest = '/long/' . 'x' x 249;
+$north->set('zklock.leader_of', "$path,$longest");
+$north->wait_until("SELECT zk_is_leader('$path') AND zk_is_leader('$longest')");
+foreach (join(',', ($path) x 64, '/other'), "${longest}x")
+{
+	$north->safe_psql('template1', "INSERT INTO pg_db_role_setting SELECT oid, 0, ARRAY['zklock.commit_requires=$_'] FROM pg_database WHERE datname = 'postgres'");
+	my $stored = $north->backend;
+	is($stored->errcode(q{INSERT INTO t VALUES ('refused')}), '22023', 'stored, and not valid: ' . substr($_, -10));
+	$stored->quit;
+	$north->safe_psql('template1', 'ALTER DATABASE postgres RESET zklock.commit_requires');
+}
+$north->set('zklock.leader_of', $path);
+
 # --- only the newest history leads ---
 
 my $south = ZklockNode->standby('south', $north);

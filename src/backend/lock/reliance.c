@@ -47,6 +47,7 @@ static uint64 used = 0;
 static struct
 {
 	uint64		serial;
+	const char *fault;			/* why the value is not valid, or NULL */
 	int			npaths;
 	uint64		bits;
 	uint64		losses;
@@ -182,8 +183,8 @@ zkl_reliance_is_required_here(void)
 }
 
 /*
- * A value that was not checked may have too many paths.  Only the first ones,
- * for which there is room, are looked at.
+ * A value that was stored unchecked may have more paths than there is room
+ * for, or longer ones.
  */
 static void
 read_setting(void)
@@ -193,10 +194,11 @@ read_setting(void)
 
 	if (required.serial == zkl_commit_requires_serial)
 		return;
+	required.fault = zkl_settings_leaders_fault(zkl_commit_requires);
 	required.npaths = 0;
 	required.bits = 0;
 	required.losses = 0;
-	while (required.npaths < ZKL_LEADERS_MAX && zkl_settings_next_leader(&at, path))
+	while (required.fault == NULL && zkl_settings_next_leader(&at, path))
 	{
 		strlcpy(required.paths[required.npaths++].path, path, ZKL_PATH_SIZE);
 		required.bits |= zkl_passes_bit(path);
@@ -233,11 +235,12 @@ zkl_reliance_has_required(int64 margin)
 }
 
 /*
- * Returns a path that this server does not lead, or not for long enough.  If
- * there is none, returns NULL, and the moment up to which the server leads
- * all.  The usual way compares one number: every end of a leadership, and
- * every loss of a ZooKeeper session, raises the count of losses.  Read the
- * moment first: before a session is safe again, its losses have been counted.
+ * Returns a path that this server does not lead, or not for long enough; or
+ * the whole setting if that is not valid.  If there is none, returns NULL, and
+ * the moment up to which the server leads all.  The usual way compares one
+ * number: every end of a leadership, and every loss of a ZooKeeper session,
+ * raises the count of losses.  Read the moment first: before a session is safe
+ * again, its losses have been counted.
  */
 static const char *
 look(int64 margin, ZklClaimStatus *status, int64 *until)
@@ -251,6 +254,9 @@ look(int64 margin, ZklClaimStatus *status, int64 *until)
 		return NULL;
 	required.losses = 0;
 	*until = PG_INT64_MAX;
+	*status = ZKL_STATUS_LOST;
+	if (required.fault != NULL)
+		return zkl_commit_requires;
 	for (int i = 0; i < required.npaths; i++)
 	{
 		int64		certain = 0;
@@ -270,6 +276,12 @@ refuse(const char *path, ZklClaimStatus status)
 {
 	char		why[ZKL_WHY_SIZE];
 
+	if (required.fault != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\": \"%s\"",
+					   "zklock.commit_requires", zkl_commit_requires),
+				errdetail_internal("%s", _(required.fault)));
 	if (!zkl_settings_lists_leader(zkl_leader_of, path))
 		ereport(ERROR,
 				errcode(zkl_report_count(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)),
