@@ -5,6 +5,9 @@
  * to "changing" if each lookup finds another address.
  * As long as there is a file "silent", all lookups wait.  The file "asked" says that
  * there was a lookup.
+ *
+ * The processes whose parent has ended become children of that process, as in a container of
+ * which it is process 1.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +15,14 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
+
+__attribute__((constructor)) static void
+adopt_orphans(void)
+{
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
 
 int
 getaddrinfo(const char *node, const char *service,

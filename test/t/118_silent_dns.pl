@@ -218,4 +218,7 @@ $begun = time;
 my $connects = $node->status('connects');
 $node->wait_until("SELECT connects > $connects FROM zk_status");
 cmp_ok(time - $begun, '>', 2, 'the next attempt comes after twice the session timeout, 8 s');
+
+# The postmaster has adopted the processes of lookups that were cut off.
+unlike(slurp_file($node->logfile), qr/terminated by signal/, 'the end of a lookup is no crash');
 done_testing();

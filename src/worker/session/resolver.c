@@ -81,6 +81,7 @@ static char *resolve_numeric(void);
 static bool names_are_left(const char *lines);
 static uint64 hash_hosts(void);
 ZKL_NORETURN static void look_up(int out);
+static void end_quietly(int signal);
 static void forget_server(int but);
 static ZklResolverOutcome judge_answer(char **text);
 static char *resolve(int server, bool numeric);
@@ -244,7 +245,7 @@ end_at_exit(int code, Datum arg)
 
 /*
  * End the child, and its own children: they are all in this process's group.
- * They do not ignore SIGUSR2, and this process has no other use for it.
+ * SIGUSR2 ends them, and this process has no other use for it.
  */
 static void
 end_lookup(void)
@@ -287,9 +288,8 @@ look_up(int out)
 		if (is_name)
 		{
 			/*
-			 * No handler is set, so the signal ends the child, which closes
-			 * its end of the pipe.  The lines of the other children still
-			 * count.
+			 * The signal ends the child, which closes its end of the pipe.
+			 * The lines of the other children still count.
 			 */
 			alarm(LOOKUP_SECONDS);
 			line = resolve(i, false);
@@ -308,6 +308,17 @@ look_up(int out)
 }
 
 /*
+ * In a container, the postmaster may be process 1, and so the parent of each
+ * process that has lost its own.  If such a child were ended by a signal,
+ * the postmaster would take that for the crash of a backend.
+ */
+static void
+end_quietly(int signal)
+{
+	_exit(0);
+}
+
+/*
  * Detach from shared memory.  Otherwise a server that is restarted would find
  * it in use.
  */
@@ -315,13 +326,18 @@ static void
 forget_server(int but)
 {
 	static const int signals[] = {
-		SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD
+		SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM
 	};
+	struct sigaction ends = {.sa_handler = end_quietly};
 	sigset_t	none;
 
-	/* The worker's signal handlers would use what the child gives up. */
+	/*
+	 * The worker's signal handlers would use what the child gives up.  That
+	 * of pqsignal would too: it looks at the process that it is in.
+	 */
 	for (int i = 0; i < lengthof(signals); i++)
-		pqsignal(signals[i], PG_SIG_DFL);
+		sigaction(signals[i], &ends, NULL);
+	pqsignal(SIGCHLD, PG_SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 

@@ -294,7 +294,7 @@ take_lookup(void)
 			keeper.open_at = 0;
 		else if (zkl_session_is_open() && !keeper.connected &&
 				 !keeper.moved && zkl_resolver_servers(&servers))
-			(void) move_to_servers(servers);
+			keeper.moved = move_to_servers(servers);
 	}
 	if (outcome != ZKL_RESOLVER_FAILED)
 		return;
@@ -318,7 +318,6 @@ move_to_servers(const char *servers)
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with a new client handle, because the addresses of the ZooKeeper servers have changed"));
 	forget_servers();
-	keeper.moved = true;
 	reopen();
 	return true;
 }
@@ -328,7 +327,6 @@ static void
 forget_servers(void)
 {
 	keeper.replaced = false;
-	keeper.moved = false;
 	keeper.lookup_logged = false;
 	keeper.stranger_logged = false;
 	zkl_session_log_forget();
@@ -392,6 +390,7 @@ note_accepted(void)
 static void
 abandon_handle(void)
 {
+	keeper.moved = false;
 	zkl_session_abandon();
 	hand_out_last_answers();
 	zkl_ticket_feed_tell_all(ZKL_EVENT_RESTARTED);
