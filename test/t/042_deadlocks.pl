@@ -34,6 +34,15 @@ sub wait_for_searches
 	return $node->wait_until("SELECT lists >= $lists FROM zk_stat");
 }
 
+# On a busy machine, a server may stand still for so long that it would refuse the commit.
+sub commit
+{
+	my ($name) = @_;
+	my ($server) = grep { substr($_, 0, 1) eq substr($name, 0, 1) } keys %watch;
+	$watch{$server}->wait_until('SELECT safe FROM zk_sessions');
+	return $backend{$name}->query('COMMIT');
+}
+
 # What backends do, in the order given; each waits only for its last statement.  Then one of the
 # waiters gets 40P01, and all others go on when it has rolled back.  "NAME: SQL", and "NAME+ SQL"
 # for a wait.
@@ -108,7 +117,7 @@ sub finish
 		{
 			push @others, $done;
 		}
-		$backend{$done}->query($result->{errcode} ? 'ROLLBACK' : 'COMMIT');
+		$result->{errcode} ? $backend{$done}->query('ROLLBACK') : commit($done);
 		$backend{$done}->query('BEGIN');
 	}
 	return { victims => "@victims", others => "@others", err => $err };
@@ -273,13 +282,13 @@ $backend{n1}->send('SELECT ' . mutex('/b'));
 is($backend{n2}->result->{errcode}, '40P01', 'n2 is the victim of a deadlock across servers');
 $backend{n2}->query('ROLLBACK');
 is($backend{s1}->answer, 't', 'the others go on');
-$backend{s1}->query('COMMIT');
+commit('s1');
 is($backend{n1}->answer, 't', 'in turn');
-$backend{n1}->query('COMMIT');
+commit('n1');
 foreach (qw(n3 n4))
 {
 	$backend{$_}->answer;
-	$backend{$_}->query('COMMIT');
+	commit($_);
 }
 
 # --- local queues ---
@@ -299,13 +308,6 @@ play('a local and a remote part in two databases', 's1', 'n1: ' . mutex('/a'), '
 my ($first, $path) = ('/still/first', '/still/second');
 my $worker = $west->worker_pid;
 
-# On a busy machine, it may have stood still for so long that a commit would be refused.
-sub continue_worker
-{
-	kill 'CONT', $worker;
-	return $judge->wait_until('SELECT safe FROM zk_sessions');
-}
-
 # The worker does not hear that the writer between two readers has gone.
 $_->query('BEGIN') foreach @backend{qw(w1 s1 n1)};
 $backend{w1}->query('SELECT ' . mutex($first));
@@ -323,11 +325,11 @@ $backend{s1}->send('SELECT ' . mutex($first));
 $watch{north}->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
 wait_for_searches($south, 3);
 ok(!$backend{s1}->is_done, 'the worker of the second reader has not heard of it, and there is no victim');
-continue_worker();
+kill 'CONT', $worker;
 is($backend{w1}->answer, 't', 'then the reader goes on');
-$backend{w1}->query('COMMIT');
+commit('w1');
 is($backend{s1}->answer, 't', 'and the other one');
-$backend{s1}->query('COMMIT');
+commit('s1');
 
 # A wait is not confirmed while it is in doubt.
 $_->query('BEGIN') foreach @backend{qw(w1 s1)};
@@ -341,11 +343,11 @@ $backend{s1}->send('SELECT ' . mutex($first));
 $watch{north}->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
 wait_for_searches($south, 3);
 ok(!$backend{s1}->is_done, 'a deadlock stays while the server in which a member waits is in doubt');
-continue_worker();
+kill 'CONT', $worker;
 is($backend{s1}->result->{errcode}, '40P01', 'and is broken when the server is not in doubt any more');
 $backend{s1}->query('ROLLBACK');
 is($backend{w1}->answer, 't', 'the other one goes on');
-$backend{w1}->query('COMMIT');
+commit('w1');
 
 # --- a server that stands by for a leadership ---
 
@@ -364,7 +366,7 @@ is($backend{s1}->result->{errcode}, '40P01', 'a wait for a lock for which the se
 $west->set('zklock.leader_of', '');
 $backend{s1}->query('ROLLBACK');
 is($backend{w1}->answer, 't', 'the other one goes on');
-$backend{w1}->query('COMMIT');
+commit('w1');
 
 # --- errors are those of any deadlock ---
 
@@ -377,9 +379,9 @@ my $caught = $backend{s1}->run(q{DO $$ BEGIN PERFORM zk_xact_lock_acquire('/c');
 	EXCEPTION WHEN deadlock_detected THEN RAISE NOTICE 'caught'; END $$});
 like($caught->{err}, qr/NOTICE:  00000: caught/, 'an exception block catches it');
 is($backend{s1}->query(q{SELECT zk_lock_is_held('/b'), zk_lock_is_held('/c')}), 't|f', 'and keeps what was held before');
-$backend{s1}->query('COMMIT');
+commit('s1');
 is($backend{n1}->answer, 't', 'the other one waits for that');
-$backend{n1}->query('COMMIT');
+commit('n1');
 
 # --- what waits is shown ---
 
@@ -404,11 +406,11 @@ my ($checks, $lists, $reads, $writes) = map { $after[$_] - $before[$_] } 0 .. 3;
 ok($checks == 0 && abs($reads - 3 * $lists) <= 3 && $writes == 0, 'a search costs a sync, a list, and two reads for the owner, and writes nothing')
   or diag("$checks checks, $lists lists, $reads reads, $writes writes");
 unlike(join('', map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') }), qr/SELECT/, 'and no statement');
-$backend{s1}->query('COMMIT');
+commit('s1');
 $backend{n1}->answer;
 $zk->wait_for_children('/zklock/.zklock/waits', 0);
 pass('a wait that has ended is withdrawn');
-$backend{n1}->query('COMMIT');
+commit('n1');
 
 foreach my $way ('cancelled', 'timed out', 'terminated')
 {
@@ -433,7 +435,7 @@ $backend{n1}->query('SELECT ' . mutex('/a'));
 $backend{s1}->query('SELECT ' . mutex('/b'));
 $backend{n1}->send('SELECT ' . mutex('/b', '4s'));
 $judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
-my $worker = $north->worker_pid;
+$worker = $north->worker_pid;
 kill 'STOP', $worker;
 $backend{s1}->send('SELECT ' . mutex('/a'));
 $judge->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
@@ -442,7 +444,7 @@ ok(!$backend{s1}->is_done, 'the other one waits on, because nothing confirms the
 $backend{n1}->query('COMMIT');
 kill 'CONT', $worker;
 is($backend{s1}->answer, 't', 'and gets the lock: there was no victim');
-$backend{s1}->query('COMMIT');
+commit('s1');
 
 $_->query('BEGIN') foreach @backend{qw(n1 s1)};
 $backend{n1}->query('SELECT ' . mutex('/a'));
@@ -458,7 +460,7 @@ kill 'CONT', $worker;
 is($backend{s1}->result->{errcode}, '40P01', 'and is broken when it does');
 $backend{s1}->query('ROLLBACK');
 is($backend{n1}->answer, 't', 'the other one goes on');
-$backend{n1}->query('COMMIT');
+commit('n1');
 
 # --- a search goes on until all members confirm ---
 
@@ -497,7 +499,7 @@ like($result->{err}, qr/^DETAIL:  Process \d+ on server "north" waits for 1 leas
 	'the detail does not say that a backend waits for itself');
 $backend{n1}->query('ROLLBACK');
 is($backend{s1}->answer, 't', 'the other one goes on');
-$backend{s1}->query('COMMIT');
+commit('s1');
 
 # The record of w1 comes later than that of n1, although its wait is older.
 $_->query('BEGIN') foreach @backend{qw(n1 s1 w1)};
@@ -519,7 +521,7 @@ kill 'CONT', $worker;
 foreach (qw(s1 w1))
 {
 	is($backend{$_}->answer, 't', "$_ goes on");
-	$backend{$_}->query('COMMIT');
+	commit($_);
 }
 
 # --- many deadlocks wait for one member ---
@@ -572,7 +574,7 @@ $backend{s1}->send('SELECT ' . mutex('/a'));
 is($backend{s1}->result->{errcode}, '40P01', 'the next worker carries the records on');
 $backend{s1}->query('ROLLBACK');
 is($backend{n1}->answer, 't', 'the other one goes on');
-$backend{n1}->query('COMMIT');
+commit('n1');
 
 # --- many waits ---
 
@@ -659,7 +661,7 @@ foreach my $round (1 .. $rounds)
 	foreach my $name (reverse @names)
 	{
 		$false++ if $backend{$name}->answer ne 't';
-		$backend{$name}->query('COMMIT');
+		commit($name);
 	}
 }
 is($false, 0, "each of $rounds deadlocks has one victim, the youngest wait");
@@ -679,7 +681,7 @@ $wb->send('SELECT ' . mutex('/a'));
 $west->kill9_all;
 $zk->kill_session($_) foreach @sessions;
 is($backend{n1}->answer, 't', 'a lost server ends the circle with its session');
-$backend{n1}->query('COMMIT');
+commit('n1');
 
 # --- switched off ---
 
