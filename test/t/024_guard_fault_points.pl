@@ -140,7 +140,8 @@ $twice->query('ROLLBACK');
 
 # --- a loss comes while its transaction or savepoint is being rolled back ---
 
-# What goes on without the lock is not disturbed.  Where an outer lock was lost, the next statement fails.
+# What goes on without the lock is not disturbed.  Where an outer lock was lost, the statement fails that goes on,
+# even if it runs no other one, or the next one that can be cancelled.
 $twice->query(q{CREATE PROCEDURE roll_back() LANGUAGE plpgsql AS $$ BEGIN
 	PERFORM zk_xact_lock_acquire('/rolled_back'); ROLLBACK; PERFORM pg_sleep(0.3); END $$});
 my $block = q{BEGIN PERFORM %s; PERFORM 1/0; EXCEPTION WHEN division_by_zero THEN PERFORM pg_sleep(0.3); END};
@@ -149,10 +150,15 @@ foreach my $case (
 	[ 'xact-ended', q{BEGIN\; SELECT zk_xact_lock_acquire('/rolled_back')\; ROLLBACK\; SELECT pg_sleep(0.3)}, '' ],
 	[ 'savepoint-aborted', 'DO $$ BEGIN ' . sprintf($block, q{zk_xact_lock_acquire('/rolled_back')}) . q{; END $$}, '' ],
 	[ 'savepoint-aborted', q{DO $$ BEGIN PERFORM zk_xact_lock_acquire('/rolled_back'); } . sprintf($block, '1') . q{; END $$}, 'ZK001' ],
-	[ 'savepoint-aborted', 'ROLLBACK TO s', '' ])
+	[ 'savepoint-aborted', 'ROLLBACK TO s', '', 'in a block' ],
+	[ 'savepoint-committed', 'RELEASE s', '', 'in a block' ],
+	map { [ $_, qq{DO \$\$ DECLARE n int := 0; BEGIN
+		BEGIN n := 1 / ('$_' <> 'savepoint-aborted')::int; EXCEPTION WHEN division_by_zero THEN END;
+		WHILE n < 5000000 LOOP n := n + 1; END LOOP; END \$\$}, 'ZK001', 'in a block' ] }
+	'savepoint-aborted', 'savepoint-committed', 'savepoint-settled')
 {
-	my ($point, $sql, $code) = @$case;
-	$twice->query($_) foreach $sql =~ /TO s/ ? ('BEGIN', q{SELECT zk_xact_lock_acquire('/rolled_back')}, 'SAVEPOINT s') : ();
+	my ($point, $sql, $code, $in_block) = @$case;
+	$twice->query($_) foreach $in_block ? ('BEGIN', q{SELECT zk_xact_lock_acquire('/rolled_back')}, 'SAVEPOINT s') : ();
 	$twice->query(q{SELECT zk_lock_acquire('/rolled_back/other')});
 	$node_b->arm($point);
 	$twice->send($sql);
@@ -161,9 +167,15 @@ foreach my $case (
 	$node_b->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/rolled_back' AND claim = 'held'});
 	kill 'CONT', $process;
 	is($twice->result->{errcode}, $code, "lost during the rollback: $sql");
-	is($twice->errcode('SELECT pg_sleep(60)'), 'ZK001', '... the next statement is cancelled') if $sql =~ /TO s/;
+	is(join(' ', map { $twice->errcode($_) } 'SAVEPOINT t', 'SELECT pg_sleep(20)'), ' ZK001', '... the next statement is cancelled')
+		if $in_block && !$code;
 	$twice->run($_) foreach 'ROLLBACK', 'SELECT zk_lock_release_all()';
 }
+
+# Or while the transaction is idle and can still go on from a savepoint.
+$twice->run($_) foreach 'BEGIN', q{SELECT zk_xact_lock_acquire('/rolled_back')}, 'SAVEPOINT s', 'SELECT 1/0';
+lose($node_b, '/rolled_back');
+is(join(' ', map { $twice->errcode($_) } 'ROLLBACK TO s', 'SELECT pg_sleep(20)'), ' ZK001', 'lost in a failed savepoint');
 $twice->quit;
 
 # --- a late commit is reported, and only that ---

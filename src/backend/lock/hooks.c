@@ -89,7 +89,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	/* Within another execution, nothing has removed the error context. */
 	if (outer == 0)
 		zkl_cancel_listen();
-	zkl_on_lost_statement_begins();
+	zkl_on_lost_statement_begins(true);
 	zkl_xact_note_statement(false);
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 	{
@@ -188,7 +188,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	((DiscardStmt *) command)->target == DISCARD_ALL;
 
 	zkl_cancel_listen();
-	zkl_on_lost_statement_begins();
+	zkl_on_lost_statement_begins(!IsA(command, TransactionStmt));
 
 	if (IsA(command, TransactionStmt))
 	{

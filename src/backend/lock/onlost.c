@@ -41,13 +41,16 @@ static struct
  * Variables that the signal handler reads and sets.  "deaf": the transaction
  * is committing, so the handler only notes that a signal came, and in which
  * statement of the client.  "insists": it has noted that before, and is to
- * act.  "failed_in": the client's statement whose error was reported last.
- * Its transaction seems to be idle from then on until its abort begins.
+ * act.  "settled_level": the nesting level of a savepoint that is being
+ * released or rolled back within a statement, and whose claims have ended.
+ * "failed_in": the client's statement whose error was reported last.  Its
+ * transaction seems to be idle from then on until its abort begins.
  */
 static volatile sig_atomic_t deaf = false;
 static volatile sig_atomic_t came_while_deaf = false;
 static volatile TimestampTz came_in = 0;
 static volatile sig_atomic_t insists = false;
+static volatile sig_atomic_t settled_level = 0;
 static volatile sig_atomic_t terminating = false;
 static volatile TimestampTz failed_in = 0;
 static volatile int64 told_until = 0;	/* it has handled all losses up to
@@ -140,8 +143,12 @@ handle_loss(SIGNAL_ARGS)
 		terminating = true;
 		die(ZKL_SIGNAL_ARGUMENTS);
 	}
-	else if (is_between())
+	else if (is_between() ||
+			 (is_idle() && GetCurrentTransactionNestLevel() > 1))
+	{
+		/* A savepoint that has failed may yet be rolled back. */
 		note_deaf();
+	}
 	else if (!is_idle())
 		zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);
 }
@@ -162,12 +169,15 @@ is_idle(void)
 /*
  * Does a backend with a client begin, commit or abort a transaction or
  * savepoint?  A cancel now would hit what comes next, which may not need the
- * lock, or would make a statement that has committed report an error.
+ * lock, or would make a statement that has committed report an error.  But
+ * once the claims of a savepoint have ended, only those of its parent can be
+ * lost, and no further call delivers what is noted.
  */
 static bool
 is_between(void)
 {
-	return !insists && !is_idle() && !IsTransactionState();
+	return !insists && !is_idle() && !IsTransactionState() &&
+		settled_level != GetCurrentTransactionNestLevel();
 }
 
 /*
@@ -199,20 +209,49 @@ zkl_on_lost_xact_ended(bool goes_on)
 	deaf = false;
 	if (came_while_deaf && (goes_on || reaction() == ZKL_ON_LOST_TERMINATE))
 		handle_noted();
+	if (came_in != GetCurrentStatementStartTimestamp())
+		came_while_deaf = false;	/* noted in the transaction block */
 }
 
 /*
  * If a loss came between two statements of one message, or of a transaction
- * block, it cancels the second one.
+ * block, it cancels the second one.  But a command such as ROLLBACK does not
+ * check for interrupts, and PostgreSQL would discard the cancel after it.
  */
 void
-zkl_on_lost_statement_begins(void)
+zkl_on_lost_statement_begins(bool can_be_cancelled)
 {
+	settled_level = 0;
 	if (!came_while_deaf || deaf)
 		return;
-	if (came_in == GetCurrentStatementStartTimestamp() || IsTransactionBlock())
+	if (came_in != GetCurrentStatementStartTimestamp() && !IsTransactionBlock())
+		came_while_deaf = false;
+	else if (can_be_cancelled)
+	{
 		handle_noted();
-	came_while_deaf = false;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+void
+zkl_on_lost_savepoint_begins(bool in_statement)
+{
+	settled_level = 0;
+	if (in_statement && came_while_deaf && !deaf)
+		handle_noted();
+}
+
+/*
+ * A signal that comes after the first line cancels the statement by itself.
+ * This only sets flags: an error here would interrupt PostgreSQL's own work on
+ * the savepoint.
+ */
+void
+zkl_on_lost_savepoint_settled(bool in_statement)
+{
+	settled_level = in_statement ? GetCurrentTransactionNestLevel() : 0;
+	if (in_statement && came_while_deaf && !deaf)
+		handle_noted();
 }
 
 /* Let the handler decide again, if a claim that was lost is still there. */

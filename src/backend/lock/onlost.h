@@ -34,8 +34,22 @@ extern void zkl_on_lost_listen(void);
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(bool goes_on);
 
-/* Call this before each statement, also a nested one. */
-extern void zkl_on_lost_statement_begins(void);
+/*
+ * Call this before each statement, also a nested one.  It raises the error if
+ * a loss has come since the last one, and the statement can be cancelled.
+ */
+extern void zkl_on_lost_statement_begins(bool can_be_cancelled);
+
+/*
+ * A statement may begin and end savepoints without running another one: a
+ * block of PL/pgSQL with EXCEPTION does.  Then these let a loss that came
+ * meanwhile cancel the statement.  begins: the savepoint has begun.  settled:
+ * it is being released or rolled back, and its claims have ended.  in_statement
+ * is false for the client's own commands, such as SAVEPOINT: what they delay
+ * cancels the next statement.
+ */
+extern void zkl_on_lost_savepoint_begins(bool in_statement);
+extern void zkl_on_lost_savepoint_settled(bool in_statement);
 
 /*
  * For the hook for messages: if the error that is being raised ends the

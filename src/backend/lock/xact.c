@@ -499,7 +499,11 @@ static void
 on_subxact(SubXactEvent event, SubTransactionId my_id,
 		   SubTransactionId parent_id, void *arg)
 {
+	bool		in_statement = zkl_xact_execution != 0 || zkl_xact_utilities > 0;
+
 	zkl_cancel_listen();
+	if (event == SUBXACT_EVENT_START_SUB)
+		zkl_on_lost_savepoint_begins(in_statement);
 	if (zkl_local_claim_number() == 0)
 		return;
 	switch (event)
@@ -508,12 +512,16 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
+			ZKL_FAULT_POINT("savepoint-committed");
 			zkl_hold_counts_release_savepoint(GetCurrentTransactionNestLevel());
+			zkl_on_lost_savepoint_settled(in_statement);
+			ZKL_FAULT_POINT("savepoint-settled");
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			has_run_statement = true;
 			ZKL_FAULT_POINT("savepoint-aborted");
 			zkl_hold_counts_abort_savepoint(GetCurrentTransactionNestLevel());
+			zkl_on_lost_savepoint_settled(in_statement);
 			break;
 	}
 }
