@@ -49,11 +49,11 @@ ZklStanding zkl_server_standing;
 /*
  * How a pooler is found out: by this query, in this many rounds.  Each round
  * waits this many milliseconds for an answer that may not come.  While other
- * clients are busy, two rounds show nothing, with a probability of at most one
- * in four.
+ * clients are busy, three rounds show nothing, with a probability of at most
+ * one in four.
  */
 #define POOLER_QUERY	"SELECT pg_catalog.pg_backend_pid()"
-#define POOLER_ROUNDS	20
+#define POOLER_ROUNDS	30
 #define POOLER_PATIENCE	300
 
 /* How often to look for the backend of a lock that a pooler shares. */
@@ -276,7 +276,8 @@ has_answer(PGconn *other)
  * The backends of a busy pool serve its clients in turn.  If the number of the
  * clients is a multiple of that of the backends, both connections meet the
  * same backends in each round.  Without the other connection there is one
- * client less, so every second round is conn's alone.
+ * client less, so two of three rounds are conn's alone: two in a row, because
+ * in a pool without other clients, the first one may meet the same backend.
  */
 static bool
 is_shared(PGconn *other)
@@ -286,7 +287,7 @@ is_shared(PGconn *other)
 
 	for (int round = 0; round < POOLER_ROUNDS; round++)
 	{
-		bool		alone = round % 2 == 1;
+		bool		alone = round % 3 != 0;
 
 		if (!alone && !asked && !PQsendQuery(other, POOLER_QUERY))
 			return false;
