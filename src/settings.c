@@ -375,11 +375,18 @@ is_valid_or_stored(const char *name, const char *value, const char *fault,
 {
 	if (fault == NULL || source < PGC_S_GLOBAL || source > PGC_S_DATABASE_USER)
 		return is_valid(fault);
-	ereport(WARNING,
+	zkl_settings_report_invalid(WARNING, name, value, fault);
+	return true;
+}
+
+void
+zkl_settings_report_invalid(int elevel, const char *name, const char *value,
+							const char *fault)
+{
+	ereport(elevel,
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			errmsg("invalid value for parameter \"%s\": \"%s\"", name, value),
-			errdetail("%s", fault));
-	return true;
+			errdetail_internal("%s", _(fault)));
 }
 
 static bool

@@ -97,6 +97,13 @@ extern const char *zkl_settings_leaders_fault(const char *list);
 extern bool zkl_settings_lists_leader(const char *list, const char *path);
 
 /*
+ * Report that a stored value of the setting is not valid: "fault" is why, as a
+ * sentence.
+ */
+extern void zkl_settings_report_invalid(int elevel, const char *name,
+										const char *value, const char *fault);
+
+/*
  * Read a value of zklock.commit_under that is not empty: a path, which this
  * writes, or a token, a blank and a path.  token: 0 if there is none.  Returns
  * NULL, or a sentence that says what is wrong; then the path is empty.

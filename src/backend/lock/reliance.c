@@ -277,11 +277,8 @@ refuse(const char *path, ZklClaimStatus status)
 	char		why[ZKL_WHY_SIZE];
 
 	if (required.fault != NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid value for parameter \"%s\": \"%s\"",
-					   "zklock.commit_requires", zkl_commit_requires),
-				errdetail_internal("%s", _(required.fault)));
+		zkl_settings_report_invalid(ERROR, "zklock.commit_requires",
+									zkl_commit_requires, required.fault);
 	if (!zkl_settings_lists_leader(zkl_leader_of, path))
 		ereport(ERROR,
 				errcode(zkl_report_count(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)),

@@ -142,11 +142,8 @@ zkl_use_require(void)
 	if (under.checked == zkl_my_local_xid())
 		return;
 	if (under.fault != NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid value for parameter \"%s\": \"%s\"",
-					   "zklock.commit_under", zkl_commit_under),
-				errdetail_internal("%s", _(under.fault)));
+		zkl_settings_report_invalid(ERROR, "zklock.commit_under",
+									zkl_commit_under, under.fault);
 	zkl_display_prepare();		/* for errors, which may come late */
 	zkl_permission_check_path(under.path);
 	zkl_claim_look_at_hold(search_for(under.token), &hold);
