@@ -39,16 +39,16 @@ static struct
 
 /*
  * Variables that the signal handler reads and sets.  "deaf": the transaction
- * is committing, so the handler only notes that a signal came, and in which
- * statement of the client.  "insists": it has noted that before, and is to
- * act.  "settled_level": the nesting level of a savepoint that is being
+ * is committing, so the handler does nothing but note the loss.  "loss_noted"
+ * and "noted_in": a loss was noted, in this statement of the client.
+ * "insists": the handler is called for a noted loss, and is to act.  "settled_level": the nesting level of a savepoint that is being
  * released or rolled back within a statement, and whose claims have ended.
  * "failed_in": the client's statement whose error was reported last.  Its
  * transaction seems to be idle from then on until its abort begins.
  */
 static volatile sig_atomic_t deaf = false;
-static volatile sig_atomic_t came_while_deaf = false;
-static volatile TimestampTz came_in = 0;
+static volatile sig_atomic_t loss_noted = false;
+static volatile TimestampTz noted_in = 0;
 static volatile sig_atomic_t insists = false;
 static volatile sig_atomic_t settled_level = 0;
 static volatile sig_atomic_t terminating = false;
@@ -63,7 +63,7 @@ static bool released_lost(void);
 static bool is_idle(void);
 static bool is_between(void);
 static bool is_aborting(void);
-static void note_deaf(void);
+static void note_loss(void);
 static void handle_noted(void);
 static void explain_likely(void);
 static void explain(void);
@@ -111,17 +111,17 @@ on_loss(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	if (deaf)
-		note_deaf();
+		note_loss();
 	else if (!zkl_deadlock_on_signal(told_until, ZKL_SIGNAL_ARGUMENTS))
 		handle_loss(ZKL_SIGNAL_ARGUMENTS);
 	errno = save_errno;
 }
 
 static void
-note_deaf(void)
+note_loss(void)
 {
-	came_while_deaf = true;
-	came_in = GetCurrentStatementStartTimestamp();
+	loss_noted = true;
+	noted_in = GetCurrentStatementStartTimestamp();
 }
 
 static void
@@ -147,7 +147,7 @@ handle_loss(SIGNAL_ARGS)
 			 (is_idle() && GetCurrentTransactionNestLevel() > 1))
 	{
 		/* A savepoint that has failed may yet be rolled back. */
-		note_deaf();
+		note_loss();
 	}
 	else if (!is_idle())
 		zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);
@@ -207,10 +207,10 @@ zkl_on_lost_xact_ended(bool goes_on)
 {
 	released.status = ZKL_STATUS_GOOD;
 	deaf = false;
-	if (came_while_deaf && (goes_on || reaction() == ZKL_ON_LOST_TERMINATE))
+	if (loss_noted && (goes_on || reaction() == ZKL_ON_LOST_TERMINATE))
 		handle_noted();
-	if (came_in != GetCurrentStatementStartTimestamp())
-		came_while_deaf = false;	/* noted in the transaction block */
+	if (noted_in != GetCurrentStatementStartTimestamp())
+		loss_noted = false;		/* noted in the transaction block */
 }
 
 /*
@@ -222,10 +222,10 @@ void
 zkl_on_lost_statement_begins(bool can_be_cancelled)
 {
 	settled_level = 0;
-	if (!came_while_deaf || deaf)
+	if (!loss_noted || deaf)
 		return;
-	if (came_in != GetCurrentStatementStartTimestamp() && !IsTransactionBlock())
-		came_while_deaf = false;
+	if (noted_in != GetCurrentStatementStartTimestamp() && !IsTransactionBlock())
+		loss_noted = false;
 	else if (can_be_cancelled)
 	{
 		handle_noted();
@@ -237,7 +237,7 @@ void
 zkl_on_lost_savepoint_begins(bool in_statement)
 {
 	settled_level = 0;
-	if (in_statement && came_while_deaf && !deaf)
+	if (in_statement && loss_noted && !deaf)
 		handle_noted();
 }
 
@@ -250,7 +250,7 @@ void
 zkl_on_lost_savepoint_settled(bool in_statement)
 {
 	settled_level = in_statement ? GetCurrentTransactionNestLevel() : 0;
-	if (in_statement && came_while_deaf && !deaf)
+	if (in_statement && loss_noted && !deaf)
 		handle_noted();
 }
 
@@ -258,7 +258,7 @@ zkl_on_lost_savepoint_settled(bool in_statement)
 static void
 handle_noted(void)
 {
-	came_while_deaf = false;
+	loss_noted = false;
 	if (zkl_local_claim_find_lost() == NULL)
 		return;
 	insists = true;
