@@ -170,6 +170,24 @@ sub circle_around
 	return $point ? $north->at_point($point) : undef;
 }
 
+# The holder stands still while it loses the lock on the path and becomes the victim, so it learns of both at once.
+sub loss_in_a_circle
+{
+	my ($holder, $path) = @_;
+	$_->query('BEGIN') foreach $n2, $holder;
+	$holder->query(mutex('/a'));
+	$n2->query('LOCK TABLE accounts');
+	my $found = circle_around($holder, 'SELECT n FROM accounts', $holder_found);
+	kill 'STOP', $holder->pid;
+	$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]);
+	$north->wait_until("SELECT claim = 'lost' FROM zk_locks WHERE path = '$path'");
+	kill 'CONT', $found;
+	$north->wait_for_ticket('/b', 'queued');
+	$judge->query('SELECT pg_sleep(0.3)');
+	kill 'CONT', $holder->pid;
+	return $holder->result->{errcode};
+}
+
 sub end_of_circle
 {
 	my ($holder) = @_;
@@ -315,18 +333,7 @@ is($sender->result->{errcode}, '57014', 'a cancel after a notice that came late 
 
 # It learns of a loss together with the deadlock.  What it loses while idle cancels nothing, and explains no message.
 $sender->query(q{SELECT zk_lock_acquire('/lost')});
-$_->query('BEGIN') foreach $n2, $sender;
-$sender->query(mutex('/a'));
-$n2->query('LOCK TABLE accounts');
-$found = circle_around($sender, 'SELECT n FROM accounts', $holder_found);
-kill 'STOP', $sender->pid;
-$zk->delete('/zklock/lost/' . $zk->children('/zklock/lost')->[0]);
-$north->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/lost'});
-kill 'CONT', $found;
-$north->wait_for_ticket('/b', 'queued');
-$judge->query('SELECT pg_sleep(0.3)');
-kill 'CONT', $sender->pid;
-is($sender->result->{errcode}, '40P01', 'a loss and a deadlock at once: the deadlock is the error');
+is(loss_in_a_circle($sender, '/lost'), '40P01', 'a loss and a deadlock at once: the deadlock is the error');
 end_of_circle($sender);
 like($sender->run(q{DO $$ BEGIN RAISE NOTICE 'mine' USING ERRCODE = '57014'; END $$})->{err}, qr/NOTICE:  57014: mine/, 'a message with the SQLSTATE of a cancel is none');
 $n1->query(q{SELECT zk_lock_acquire('/a')});
@@ -341,18 +348,7 @@ $sender->quit;
 my $strict = $north->backend;
 $strict->query('SET zklock.on_lost = terminate');
 $strict->query(q{SELECT zk_lock_acquire('/strict')});
-$_->query('BEGIN') foreach $n2, $strict;
-$strict->query(mutex('/a'));
-$n2->query('LOCK TABLE accounts');
-$found = circle_around($strict, 'SELECT n FROM accounts', $holder_found);
-kill 'STOP', $strict->pid;
-$zk->delete('/zklock/strict/' . $zk->children('/zklock/strict')->[0]);
-$north->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/strict'});
-kill 'CONT', $found;
-$north->wait_for_ticket('/b', 'queued');
-$judge->query('SELECT pg_sleep(0.3)');
-kill 'CONT', $strict->pid;
-is($strict->result->{errcode}, 'ZK001', 'a loss and a deadlock at once end the connection, if zklock.on_lost says so');
+is(loss_in_a_circle($strict, '/strict'), 'ZK001', 'a loss and a deadlock at once end the connection, if zklock.on_lost says so');
 is($s1->answer, 't', 'and all go on');
 $s1->query('COMMIT');
 is($n2->answer, 't', 'one after the other');
