@@ -39,10 +39,11 @@ ZklStanding zkl_server_standing;
 #define STEADY	0.35
 
 /*
- * So many replies, one after the other, come while one standing counts: while
- * the command runs, two, because the next query waits for a reply; at its end,
- * that the lock is held, whether transactions were guarded, and that the lock
- * is released.
+ * The standing that a reply confirms must last until this many replies have
+ * come, one after the other.  At the end of the command, they say that the
+ * lock is held, whether transactions were guarded, and that the lock is
+ * released.  While the command runs, two suffice: the one that is awaited, and
+ * the reply to the next query.
  */
 #define REPLIES	3
 

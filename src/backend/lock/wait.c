@@ -333,9 +333,9 @@ has_asked_enough(ZklWait *wait, int64 least)
 /*
  * The portal's snapshot is this statement's own only if it is also the active
  * one.  If the caller is a function, SPI has a snapshot above it, and may use
- * that after the wait.  Minor versions of before November 2024, such as 15.8,
- * have none there if PL/pgSQL does the CALL in a block, so there may_drop is
- * what protects the caller.
+ * that after the wait.  In minor versions from before November 2024, such as
+ * 15.8, SPI has none if PL/pgSQL does the CALL in a transaction block.
+ * "may_drop" protects the caller there.
  */
 void
 zkl_wait_drop_snapshot(const ZklLockRequest *request)

@@ -146,7 +146,7 @@ zkl_resolver_start(void)
 {
 	int			ends[2];
 
-	/* zklock.hosts has changed, and the names of before are of no use. */
+	/* A lookup for an earlier value of zklock.hosts is of no use. */
 	if (lookup.child != 0 && lookup.hosts != hash_hosts())
 		end_lookup();
 	/* If all servers are given as addresses, there is nothing to look up. */
@@ -332,8 +332,9 @@ forget_server(int but)
 	sigset_t	none;
 
 	/*
-	 * The worker's signal handlers would use what the child gives up.  That
-	 * of pqsignal would too: it looks at the process that it is in.
+	 * The worker's signal handlers would use what the child gives up.  Set
+	 * others without pqsignal(): since PostgreSQL 17, a handler that it has
+	 * set lets the signal end each process that is not PostgreSQL's own.
 	 */
 	for (int i = 0; i < lengthof(signals); i++)
 		sigaction(signals[i], &ends, NULL);
