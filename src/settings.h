@@ -3,6 +3,9 @@
  * settings.h
  *	  The settings, the name of this server, and the clock.
  *
+ * Any process calls these functions.  After _PG_init, only
+ * zkl_settings_report_invalid raises an error.
+ *
  * src/settings.h
  *
  *-------------------------------------------------------------------------
@@ -97,8 +100,8 @@ extern const char *zkl_settings_leaders_fault(const char *list);
 extern bool zkl_settings_lists_leader(const char *list, const char *path);
 
 /*
- * Report that a stored value of the setting is not valid: "fault" is why, as a
- * sentence.
+ * Report at this level, with 22023, that a stored value of the setting is not
+ * valid: "fault" is why, as a sentence.
  */
 extern void zkl_settings_report_invalid(int elevel, const char *name,
 										const char *value, const char *fault);

@@ -29,7 +29,7 @@
 extern const int zkl_report_counted[ZKL_SERVER_STAT_ERRORS];
 extern int	zkl_report_count(int sqlstate);
 
-/* Raise 55000 unless zklock was preloaded. */
+/* Raise 55000 unless zklock was preloaded.  May also read catalogs. */
 extern void zkl_report_unless_loaded(void);
 
 /* Raise 55000 unless zklock was preloaded, 25000 in a parallel operation. */
@@ -74,7 +74,10 @@ ZKL_NORETURN extern void zkl_report_doubt(const char *path);
  */
 ZKL_NORETURN extern void zkl_report_unreachable(const char *path);
 
-/* Why ZooKeeper does not allow the lock. */
+/*
+ * Why ZooKeeper does not allow the lock: 08006, 22023, 28000, 53400, 54000,
+ * 55000 or ZK003.
+ */
 ZKL_NORETURN extern void zkl_report_failure(const char *path,
 											ZklFailure failure);
 
@@ -94,13 +97,13 @@ ZKL_NORETURN extern void zkl_report_shutdown(void);
 /* 55P03, with the lock manager's message; NULL: there is no detail */
 ZKL_NORETURN extern void zkl_report_lock_timeout(const char *detail);
 
-/* The timeout of a procedure has passed.  "path" is NULL for several locks. */
+/* 55P03: the time of a procedure is over.  "path": NULL for several locks. */
 ZKL_NORETURN extern void zkl_report_not_acquired(const char *path);
 
 /* A command got no reply: 08006, 28000 or 55000, as for zkl_report_unreachable */
 ZKL_NORETURN extern void zkl_report_silence(const char *path);
 
-/* Why a command failed.  Not for OK and ABSENT. */
+/* Why a command failed: an error of znodes.h.  Not for OK and ABSENT. */
 ZKL_NORETURN extern void zkl_report_command(const char *path,
 											ZklCommandOutcome outcome);
 

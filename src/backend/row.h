@@ -7,7 +7,8 @@
  * adds all columns in the order of the SQL function's declaration, and calls
  * zkl_row_put().
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.  Any function may raise an
+ * error for lack of memory, and zkl_row_put also for lack of disk space.
  *
  * src/backend/row.h
  *
@@ -31,7 +32,7 @@ typedef struct ZklRow
 
 /*
  * The caller's result; its rows are kept until the function returns.  Raises
- * an error unless zklock was preloaded.
+ * 55000 unless zklock was preloaded, and 0A000 where no set is accepted.
  */
 extern ReturnSetInfo *zkl_row_begin_set(FunctionCallInfo fcinfo);
 
@@ -41,8 +42,9 @@ extern void zkl_row_add_if(ZklRow *row, bool known, Datum value);
 extern void zkl_row_add_nulls(ZklRow *row, int ncolumns);
 
 /*
- * A text, or null if it is NULL; a moment of zkl_now(); and a time in
- * microseconds since 1970, null also if PostgreSQL cannot represent it.
+ * A text, or null if it is NULL, copied into the current memory context; a
+ * moment of zkl_now(); and a time in microseconds since 1970, null also if
+ * PostgreSQL cannot represent it.
  */
 extern void zkl_row_add_text(ZklRow *row, const char *str);
 extern void zkl_row_add_moment_if(ZklRow *row, bool known, int64 moment);

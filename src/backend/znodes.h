@@ -12,6 +12,8 @@
  *						forbids it
  *		53000, 53200, 54000	 if too many commands wait, or the answer
  *						is too large
+ *		53400, XX001	if a quota in ZooKeeper is used up, or its servers do
+ *						not agree about the znode
  *
  * ZklPatience says how long a command waits if no ZooKeeper server can be
  * reached.  Commands that take no such argument look, unless they say so.

@@ -42,7 +42,7 @@ extern double zkl_server_clock(void);
 
 /* Connect and prepare the session.  Exits on error. */
 extern void zkl_server_connect(const ZklOptions *options);
-extern bool zkl_server_is_alive(void);
+extern bool zkl_server_is_alive(void);	/* is there a connection? */
 
 /*
  * Wait for the server, for a signal, or until this moment.  Signals are

@@ -6,8 +6,7 @@
  * A backend that waits for its server's ticket, or until a detached claim is
  * granted, computes which locks cannot be released before the wait is over.  It
  * puts the result into shared memory (waits.h) for the worker, which finds
- * deadlocks.  The victim of a
- * deadlock raises 40P01.
+ * deadlocks.  The victim of a deadlock raises 40P01.
  *
  * Called only by backends.
  *
@@ -35,10 +34,10 @@ typedef struct ZklAwaited
 
 /*
  * Call look before each sleep in such a wait, after checking that the lock is
- * not granted.  It returns the moment of zkl_now() by which to
- * call it again.  If the wait is the victim of a deadlock, it raises 40P01.
- * Call end however the wait has ended, FATAL included: it is for
- * PG_ENSURE_ERROR_CLEANUP, and never raises an error.
+ * not granted.  It returns the moment of zkl_now() by which to call it again.
+ * If the wait is the victim of a deadlock, it raises 40P01.  Call end however
+ * the wait has ended, FATAL included: it is for PG_ENSURE_ERROR_CLEANUP, and
+ * never raises an error.
  */
 extern int64 zkl_deadlock_look(const ZklAwaited *awaited);
 extern void zkl_deadlock_end(int code, Datum arg);

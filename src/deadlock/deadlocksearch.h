@@ -14,6 +14,7 @@
 
 #include "zookeeper/session.h"
 
+/* A worker starts.  "prefix" precedes the path of each lock. */
 extern void zkl_deadlock_search_start(const char *prefix);
 
 /* Begin a search if one is due. */

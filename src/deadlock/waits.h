@@ -41,7 +41,7 @@
  * Locks.  One LWLock protects all slots, except for the fields that say
  * otherwise.  A process may take it while it holds a partition of the lock
  * table, and takes no other lock of zklock after it.  No function raises an
- * error.
+ * error, except get for lack of memory.
  *
  * src/deadlock/waits.h
  *

@@ -10,7 +10,7 @@
  * to round, up to a twentieth of the session timeout, and differ from server
  * to server.
  *
- * Pure.
+ * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
  * src/protocol/hosts.h
  *

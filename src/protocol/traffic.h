@@ -4,7 +4,7 @@
  *	  The kinds of requests to ZooKeeper and the latencies that zk_stat
  *	  distinguishes.
  *
- * Pure code; see recipe.h.
+ * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
  * src/protocol/traffic.h
  *

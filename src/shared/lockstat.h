@@ -11,7 +11,7 @@
  * order of the partition's rows.  Callers hold the partition, exclusively,
  * unless the comment of a function says otherwise.  So to count an acquire,
  * which holds the partition anyway, takes no other lock, and no other reading
- * of the clock.  No function raises an error.
+ * of the clock.  No function raises an error, except copy for lack of memory.
  *
  * src/shared/lockstat.h
  *

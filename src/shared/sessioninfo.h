@@ -3,6 +3,8 @@
  * sessioninfo.h
  *	  What all processes know of the server's ZooKeeper session.
  *
+ * Functions read only atomics, so they need no lock.  None raises an error.
+ *
  * src/shared/sessioninfo.h
  *
  *-------------------------------------------------------------------------

@@ -3,6 +3,9 @@
  * sessionint.h
  *	  What the files of the session share.  No other file includes it.
  *
+ * Only zkl_session_tls_interest raises an error.  The client library calls
+ * others, and an error would leave the library in the middle of its work.
+ *
  * src/zookeeper/sessionint.h
  *
  *-------------------------------------------------------------------------

@@ -3,7 +3,7 @@
  * acquire.h
  *	  Acquire a mutex or a read-write lock: the two waits.
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.
  *
  * src/backend/lock/acquire.h
  *
@@ -29,7 +29,10 @@ extern bool zkl_acquire(const ZklLockRequest *request);
  */
 extern bool zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request);
 
-/* Acquire only the advisory lock for the claim. */
+/*
+ * Acquire only the advisory lock for the claim.  False: the time is over, or a
+ * try would have to wait.  Raises the errors of zkl_advisory_lock_wait.
+ */
 extern bool zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request);
 
 #endif							/* ZKL_ACQUIRE_H */

@@ -9,7 +9,8 @@
  * in holdcounts.c.  The modes are ExclusiveLock, and ShareLock for readers and
  * for leases.
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.  A function raises an error
+ * only if its comment says so.
  *
  * src/backend/lock/advisorylock.h
  *
@@ -39,7 +40,8 @@ extern void zkl_advisory_lock_set_generation(LOCKTAG *tag, uint32 generation);
 /*
  * Acquire the advisory lock.  With "dont_wait", only if that is possible
  * without a wait.  A caller that passes false must know that the lock is
- * free, or will be in a moment.
+ * free, or will be in a moment.  Raises the errors of the lock manager, such
+ * as 53200 if shared memory is short.
  */
 extern bool zkl_advisory_lock_acquire(const LOCKTAG *tag, LOCKMODE mode,
 									  ZklScope scope, bool dont_wait);

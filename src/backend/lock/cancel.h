@@ -8,7 +8,7 @@
  * mention a user's request.  So it is given another text while it is being
  * raised, wherever that is.
  *
- * Called only by backends.
+ * Called only by backends.  No function raises an error by itself.
  *
  * src/backend/lock/cancel.h
  *

@@ -15,8 +15,8 @@
 extern void zkl_claims_process_register(void);
 
 /*
- * The ID of the claims process.  This waits until the process runs, and raises
- * 55000 if that takes too long.  Called only by backends.
+ * For backends: the ID of the claims process.  This waits until the process
+ * runs, serves interrupts, and raises 55000 if the wait takes too long.
  */
 extern int	zkl_claims_process_find(void);
 

@@ -8,7 +8,8 @@
  * claims are and do.  But it has neither a number, nor a lease time, nor a
  * role whose quota it would count in.
  *
- * An error about one leadership ends at most that one.
+ * Called only by the claims process.  An error about one leadership ends at
+ * most that one.
  *
  * src/backend/lock/leader.h
  *

@@ -14,7 +14,8 @@
  * it holds exclusively, and what it shares.  A mutex has only the first, a
  * semaphore only the second.
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.  A function raises an error
+ * only if its comment says so.
  *
  * src/backend/lock/localclaim.h
  *
@@ -128,7 +129,7 @@ extern bool zkl_local_claim_is_repeated(const ZklLocalClaim *claim,
  */
 extern ZklLocalClaim *zkl_local_claim_next(ZklLocalClaim *claim);
 
-/* How many claims are there? */
+/* How many claims are there?  A signal handler may call this. */
 extern int	zkl_local_claim_number(void);
 
 /* The part of a claim for this mode. */
@@ -146,8 +147,8 @@ extern int	zkl_local_claim_session_count(const ZklLocalClaim *claim);
 extern int	zkl_local_claim_count(const ZklLocalClaim *claim, ZklPartName part);
 
 /*
- * Report the loss of a claim: raise ZK001 or ZK002, or give that text to an
- * error that is being raised.
+ * Report the loss of a claim.  The first function raises ZK001 or ZK002 at
+ * this level; the second gives their text to an error that is being raised.
  */
 extern void zkl_local_claim_report_lost(int level, const ZklLocalClaim *claim);
 extern void zkl_local_claim_report_lost_instead(ErrorData *error,
@@ -163,8 +164,11 @@ extern void (*zkl_local_claim_begin_hook) (void);
 extern int	zkl_local_claim_loss_signal;
 
 /*
+ * Each function that begins a claim may read catalogs, and so may raise their
+ * errors, or that of an interrupt.  After an error no claim has begun.
+ *
  * Begin a claim that counts nothing yet.  The caller counts or ends it,
- * whatever happens.  Raises 53400, ZK003 or 22023.
+ * whatever happens.  Also raises 53400, ZK003 or 22023.
  */
 extern ZklLocalClaim *zkl_local_claim_begin(const ZklLockRequest *request);
 
@@ -172,22 +176,24 @@ extern ZklLocalClaim *zkl_local_claim_begin(const ZklLockRequest *request);
  * Begin a claim that holds its lock, and the advisory lock, if that needs no
  * wait: the server owns the ticket, and no other backend has or wants the
  * lock.  NULL if not.  The claim counts nothing yet, and the caller must count
- * it without an error.  For a mutex or a read-write lock.
+ * it without an error.  For a mutex or a read-write lock.  May also raise the
+ * errors of the lock manager.
  */
 extern ZklLocalClaim *zkl_local_claim_begin_held(const ZklLockRequest *request);
 
 /*
  * Begin a claim that holds the lock together with the detached claim of this
  * number.  It has no advisory lock, because the detached claim has none.
- * NULL if the detached claim is not held.  The caller must count the claim
- * without an error, at transaction level.
+ * NULL if the detached claim is not held, or all claims are in use.  The
+ * caller must count the claim without an error, at transaction level.
  */
 extern ZklLocalClaim *zkl_local_claim_use(const ZklLockRequest *request, uint64 number);
 
 /*
  * Begin a claim for "use", which returns true if it has counted the claim.  On
  * every other way out the claim ends: a claim without a count would stay until
- * the backend ends.  "use" raises no error after it has counted.
+ * the backend ends.  "use" raises no error after it has counted.  This raises
+ * the errors of zkl_local_claim_begin and of "use".
  */
 typedef bool (*ZklClaimUse) (ZklLocalClaim *claim, const ZklLockRequest *request,
 							 void *arg);
@@ -197,7 +203,7 @@ extern bool zkl_local_claim_begin_for(const ZklLockRequest *request, ZklClaimUse
 /*
  * Begin a second claim, for more leases of a semaphore on which this backend
  * has a claim.  The caller ends it, also when the backend exits, or merges it
- * with the first.
+ * with the first.  Raises the errors of zkl_local_claim_begin.
  */
 extern ZklClaim *zkl_local_claim_begin_second(const ZklLockRequest *request);
 
@@ -206,8 +212,9 @@ extern void zkl_local_claim_end(ZklLocalClaim *claim);
 
 /*
  * Release a claim that was held, and its advisory lock.  With
- * zklock.synchronous_release, this waits until the znode is gone.  All
- * releases since the last call of renew_deadline share one deadline.
+ * zklock.synchronous_release, this waits until the znode is gone, but serves
+ * no interrupt, because a transaction may be committing.  All releases since
+ * the last call of renew_deadline share one deadline.
  */
 extern void zkl_local_claim_release(ZklLocalClaim *claim);
 extern void zkl_local_claim_renew_deadline(void);
@@ -219,11 +226,13 @@ extern void zkl_local_claim_renew_deadline(void);
 extern void zkl_local_claim_set_generation(ZklLocalClaim *claim, uint32 generation);
 
 /*
- * The advisory lock of one part.  lock: hold it at this level; if the part has
- * it already, it changes its level.  Without a wait, except where that cannot
- * be long.  wait_for_lock: wait for it until this moment of zkl_now(), as
- * zkl_advisory_lock_wait does.  has_lock: does this backend have it, as far as
- * PostgreSQL knows?  unlock: release it, but keep the claim.
+ * The advisory lock of one part.  lock: hold the lock at this level; if the
+ * part has the lock already, only its level changes.  This waits only where
+ * the wait cannot be long; false: another backend has the lock, or waits for
+ * it.  wait_for_lock: wait for the lock until this moment of zkl_now().  Both
+ * raise the errors of zkl_advisory_lock_wait.  has_lock: does this backend
+ * have the lock, as far as PostgreSQL knows?  unlock: release the lock, but
+ * keep the claim.
  */
 extern bool zkl_local_claim_lock(ZklLocalClaim *claim, ZklPartName part,
 								 ZklScope scope);

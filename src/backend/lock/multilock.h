@@ -22,7 +22,10 @@
 extern bool zkl_multilock_acquire(const char **paths, int npaths,
 								  const ZklLockRequest *request);
 
-/* Release one acquire of each; false, with WARNINGs, unless all were held. */
+/*
+ * Release one acquire of each; false, with WARNINGs, unless all were held.
+ * Raises the errors of zkl_hold_counts_release.
+ */
 extern bool zkl_multilock_release(const char **paths, int npaths);
 
 #endif							/* ZKL_MULTILOCK_H */

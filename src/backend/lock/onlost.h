@@ -7,7 +7,8 @@
  * running statement (cancel.h), or ends, as after pg_terminate_backend().  In
  * both cases, the error names the lock.
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.  A function raises an error
+ * only if its comment says so.
  *
  * src/backend/lock/onlost.h
  *
@@ -35,8 +36,9 @@ extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(bool goes_on);
 
 /*
- * Call this before each statement, also a nested one.  It raises the error if
- * a loss has come since the last one, and the statement can be cancelled.
+ * Call this before each statement, also a nested one.  If a loss has come
+ * since the last statement, and this one can be cancelled, the function serves
+ * interrupts, and so may raise ZK001 or ZK002.
  */
 extern void zkl_on_lost_statement_begins(bool can_be_cancelled);
 
@@ -76,8 +78,9 @@ extern void zkl_on_lost_note_release(const ZklLocalClaim *claim,
 									 ZklClaimStatus status, bool told);
 
 /*
- * any: has this transaction released such a claim?  report: raise an ERROR
- * for it if the transaction writes, else a WARNING or nothing.
+ * any: has this transaction released a claim that was lost or in doubt?
+ * report: raise an ERROR for that (ZK001 or ZK002) if the transaction writes,
+ * else a WARNING or nothing.
  */
 extern bool zkl_on_lost_any_released(void);
 extern void zkl_on_lost_report_released(bool writes);

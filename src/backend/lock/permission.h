@@ -7,7 +7,8 @@
  * do not check it again.  But each function that returns rows leaves out the
  * paths that this session may not see.
  *
- * Called only by backends.
+ * Called only by backends.  Functions may read catalogs, so no LWLock may be
+ * held, unless the comment of a function says otherwise.
  *
  * src/backend/lock/permission.h
  *
@@ -19,16 +20,13 @@
 #include "backend/lock/advisorylock.h"
 
 /*
- * May this session use this path, or all paths?  The path is in UTF-8.
- * Raises no error.
+ * May this session use this path, or all paths?  The path is in UTF-8.  Reads
+ * no catalog, and raises no error.
  */
 extern bool zkl_permission_allows(const char *path);
 extern bool zkl_permission_allows_all(void);
 
-/*
- * May it see this path, or all paths, in views and queues?  Both may read
- * catalogs, so no LWLock may be held.
- */
+/* May this session see this path, or all paths, in views and queues? */
 extern bool zkl_permission_shows(const char *path);
 extern bool zkl_permission_shows_all(void);
 

@@ -70,9 +70,10 @@ extern uint64 zkl_reliance_required_bits(void);
 
 /*
  * Raise 25006 unless this server leads all required paths, and certainly will
- * for "margin" more microseconds; 55000 if it does not stand for one of them.
- * With zklock.not_leading = terminate, the error ends the session.  Returns
- * the moment up to which all are certain.  Call only where any is required.
+ * for "margin" more microseconds; 55000 if it does not stand for one of them;
+ * 22023 if the setting is not valid.  With zklock.not_leading = terminate,
+ * FATAL with 57P01 takes the place of 25006.  Returns the moment up to which
+ * all are certain.  Call only where any is required.
  */
 extern int64 zkl_reliance_check_required(int64 margin);
 extern bool zkl_reliance_has_required(int64 margin);	/* raises no error */

@@ -22,8 +22,10 @@ extern bool zkl_semaphore_acquire(const ZklLockRequest *request);
 
 /*
  * The limit that is stored in ZooKeeper; ZKL_LIMIT_NONE if there is none, or
- * if set_limit is to delete it.  set_limit also replaces an invalid limit
- * that another client has written.
+ * if set_limit is to delete it.  Both raise the errors of znodes.h.  If
+ * another client has written an invalid limit, the first raises 22023, and
+ * set_limit replaces it.  set_limit raises 22023 for a path that is too long,
+ * and 42501 if no backend may have a claim on the path.
  */
 extern int	zkl_semaphore_limit(const char *path);
 extern void zkl_semaphore_set_limit(const char *path, int limit);

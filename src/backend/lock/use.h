@@ -43,7 +43,8 @@
  * might end the wait of its commit for a synchronous standby.  Each process
  * has a place for one use, so no commit fails for want of one.
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.  A function raises an error
+ * only if its comment says so.
  *
  * src/backend/lock/use.h
  *
@@ -73,6 +74,7 @@ zkl_use_is_required(void)
  * Does the setting name no token?  Then it means the holder's token at the
  * beginning of the first statement of the transaction that writes.
  * note_holder: a statement begins, and the transaction has not written yet.
+ * This reads catalogs, and so may raise an error.
  */
 extern bool zkl_use_has_no_token(void);
 extern void zkl_use_note_holder(void);
@@ -80,14 +82,15 @@ extern void zkl_use_note_holder(void);
 /*
  * Raise an error unless the transaction could commit now: ZK001 or ZK002 if
  * the lock is not held with the token, certainly for zklock.commit_margin
- * more; 42501 if this session may not depend on the hold; 22023 for a
- * semaphore.  Looks once in a transaction.
+ * more; 42501 if this session may not use the path, or may not depend on the
+ * hold; 22023 if the setting is not valid, or names a semaphore.  Looks once
+ * in a transaction.
  */
 extern void zkl_use_require(void);
 
 /*
- * Begin the use, with the same errors; if the transaction has a use already,
- * only check that.
+ * Begin the use.  Raises the errors of zkl_use_require; then no use has begun.
+ * If the transaction has a use of this hold already, only check that.
  */
 extern void zkl_use_begin(void);
 extern bool zkl_use_any(void);
@@ -102,7 +105,8 @@ extern int64 zkl_use_check(int64 margin);
 /*
  * A transaction that has only read commits.  The first such transaction after
  * a change of the setting counts as a use of the hold, if the lock is held.
- * So the holder learns that the setting has reached a session.
+ * So the holder learns that the setting has reached a session.  This reads
+ * catalogs, and so may raise an error.
  */
 extern void zkl_use_note_reader(void);
 

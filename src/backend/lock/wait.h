@@ -3,7 +3,10 @@
  * wait.h
  *	  How a backend waits for its server's ticket.
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.  Each function that waits
+ * raises 55P03 after lock_timeout, the errors of zkl_report_unreachable if
+ * ZooKeeper is silent for too long, and that of an interrupt.  No error ends
+ * the claim: the caller does, unless the claim holds its lock.
  *
  * src/backend/lock/wait.h
  *
@@ -34,6 +37,7 @@ typedef struct ZklWait
 	bool		logged;			/* it has been logged */
 } ZklWait;
 
+/* Begin a wait of this claim.  Raises no error. */
 extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request,
 						   ZklClaim *claim);
 
@@ -44,16 +48,17 @@ extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request,
  * for a lock.  Called directly before each sleep, because every look at a
  * catalog since the last one has left a snapshot as well.  The caller of
  * zkl_acquire() and the like restores the statement's snapshot with
- * EnsurePortalSnapshotExists().
+ * EnsurePortalSnapshotExists().  Raises no error.
  */
 extern void zkl_wait_drop_snapshot(const ZklLockRequest *request);
 
 /*
  * Wait until the server owns its ticket and the claim holds the lock: HELD.
- * STALE if the advisory lock is of an old generation or, for leases, if the inner
- * mutex was lost ("mutex", else NULL).  Any other answer means that the time
- * is over, or that an impatient request must wait.  Raises the error of any
- * other end of the wait (55P03, 57014, 08006 ...).
+ * The caller has the advisory lock of the claim's generation.  STALE if there
+ * is a newer generation or, for leases, if the inner mutex was lost ("mutex",
+ * else NULL).  Any other answer means that the time is over, or that an
+ * impatient request must wait.  Also raises 40P01, 53400, 57P01, and the
+ * errors of zkl_report_failure.
  */
 extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *mutex);
 
@@ -69,15 +74,15 @@ extern bool zkl_wait_for_answer(ZklWait *wait, int64 pause);
 extern bool zkl_wait_until_settled(ZklWait *wait);
 
 /*
- * A command has ended without a reply from ZooKeeper, because the time is
- * over.  It was sent after the wait had begun.  Raises 55P03 or 08006, unless
- * the timeout was merely shorter than the request.
+ * A command, sent after the wait had begun, has ended without a reply from
+ * ZooKeeper, because the time is over.  Raises the error of a wait that ends
+ * like that, unless the timeout was merely shorter than the request.
  */
 extern void zkl_wait_fail_unanswered(ZklWait *wait);
 
 /*
- * Wait while a held claim is in doubt.  Raises ZK001 or ZK002 if it is lost,
- * and the errors of a wait.
+ * Wait while a claim that holds its lock is in doubt.  Also raises ZK001 or
+ * ZK002 if the claim is lost.
  */
 extern void zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim);
 

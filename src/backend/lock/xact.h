@@ -3,7 +3,8 @@
  * xact.h
  *	  What transactions and savepoints do to claims, and the commit guard.
  *
- * Called only by backends.
+ * Called only by backends, which hold no LWLock.  A function raises an error
+ * only if its comment says so.
  *
  * src/backend/lock/xact.h
  *
@@ -69,7 +70,8 @@ extern void zkl_xact_note(int facts);
 
 /*
  * The transaction runs a statement: LISTEN or UNLISTEN, or any other one that
- * is about more than the transaction itself.
+ * is about more than the transaction itself.  With zklock.commit_under, this
+ * may read catalogs, and so may raise an error.
  */
 extern void zkl_xact_note_statement(bool listens);
 
@@ -79,7 +81,8 @@ extern void zkl_xact_note_rollback(void);
 /*
  * Call before and after a COMMIT PREPARED or ROLLBACK PREPARED, which takes
  * effect before its own transaction commits.  begin raises an error as the
- * commit guard does for a transaction that has written.
+ * commit guard does for a transaction that has written (xact.c).  The second
+ * function comes too late for an error, and raises at most a WARNING.
  */
 extern void zkl_xact_begin_prepared(void);
 extern void zkl_xact_report_if_late(void);

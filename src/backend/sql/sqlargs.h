@@ -3,8 +3,8 @@
  * sqlargs.h
  *	  The arguments of the SQL functions, checked.
  *
- * All functions raise 22023 for an invalid argument, and other errors if the
- * comment says so.
+ * Called only by backends, in a transaction.  All functions raise 22023 for an
+ * invalid argument, and another error only if its comment says so.
  *
  * src/backend/sql/sqlargs.h
  *
@@ -18,26 +18,26 @@
 #include "backend/lock/localclaim.h"
 
 /*
- * The first argument, a lock's path, in UTF-8.  It is valid until the next
- * call.  Also raises 42501 if the settings for roles and databases do not
- * allow this path, and 22P05 for a path that is escaped because the encoding
- * of the database lacks characters of it.
+ * The first argument, a lock's path, in UTF-8.  The text stays until the next
+ * call of one of these four functions.  Also raises 42501 if the settings for
+ * roles and databases do not allow this path, and 22P05 for a path that is
+ * escaped because the encoding of the database lacks characters of it.
  */
 extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 
 /*
- * The first argument as zkl_sqlargs_path returns it, but it may be escaped.
- * shown: for a function that only shows the lock.  taken: for a function that
- * takes the lock from its holders.  any: raises no 42501, for a function that
- * neither shows nor changes anything by itself.
+ * The first argument as zkl_sqlargs_path returns it, but the argument may be
+ * escaped.  shown: for a function that only shows the lock.  taken: for a
+ * function that takes the lock from its holders.  Both also raise 42501.  any:
+ * for a function that neither shows nor changes anything by itself.
  */
 extern const char *zkl_sqlargs_shown_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_taken_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_any_path(FunctionCallInfo fcinfo);
 
 /*
- * The first argument, an array of paths of locks.  Also raises 22004, 22P05,
- * 42501 and 54000.
+ * The first argument, an array of paths of locks, in the current memory
+ * context.  Also raises 22004, 22P05, 42501 and 54000.
  */
 extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
 
@@ -64,8 +64,8 @@ extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
 extern int64 zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument);
 
 /*
- * For other arguments that must not be null: "name" is for the message, and
- * "hint" may be NULL.
+ * For other arguments: "name" is for the message, and "hint" may be NULL.  The
+ * caller of zkl_sqlargs_interval has checked that the argument is not null.
  */
 extern void zkl_sqlargs_check_not_null(FunctionCallInfo fcinfo, int argument,
 									   const char *name);

@@ -3,6 +3,8 @@
  * sqlrequest.h
  *	  How the SQL functions that acquire locks begin and end.
  *
+ * Called only by backends, in a transaction.
+ *
  * src/backend/sql/sqlrequest.h
  *
  *-------------------------------------------------------------------------
@@ -14,7 +16,10 @@
 
 #include "backend/lock/localclaim.h"
 
-/* Each function that acquires calls this first.  Raises 55000 unless zklock was preloaded, and 42501. */
+/*
+ * Each function that acquires calls this first.  Raises 55000 unless zklock
+ * was preloaded, and 42501 if this session may not acquire at this level.
+ */
 extern ZklLockRequest zkl_sql_request_begin(FunctionCallInfo fcinfo, ZklMode mode,
 											ZklScope scope);
 
@@ -23,7 +28,7 @@ extern ZklLockRequest zkl_sql_request_begin(FunctionCallInfo fcinfo, ZklMode mod
  * transaction block does nothing but acquire a transaction-level lock, the lock
  * protects nothing: note that, so that the commit warns.  Returns "acquired".
  *
- * A procedure raises an error instead of returning false, and gets back the
+ * A procedure raises 55P03 instead of returning false, and gets back the
  * snapshot that it may have given up for a wait.
  */
 extern bool zkl_sql_request_end(FunctionCallInfo fcinfo,

@@ -4,7 +4,7 @@
  *	  What the log and zk_status say about the ZooKeeper session.
  *
  * Each piece of news is logged once.  Called only by the worker, which holds
- * no lock.  No function raises an error.
+ * no lock.  No function raises an error, except for lack of memory.
  *
  * src/worker/request/sessionlog.h
  *
