@@ -222,9 +222,7 @@ define_leader_settings(void)
 				&zkl_commit_under, "", check_commit_under, assign_commit_under);
 }
 
-/*
- * What a superuser sets for roles and databases.
- */
+/* What a superuser sets for roles and databases. */
 static void
 define_role_settings(void)
 {
@@ -275,9 +273,9 @@ define_security_settings(void)
 /*
  * PostgreSQL replaces an invalid setting of an extension by the default, with
  * a WARNING.  But a server whose locks are in another place excludes no other
- * server.  So here that is an error: after its definition, each setting gets
- * the value that the configuration files give it once more, and then
- * PostgreSQL checks it at level FATAL.
+ * server.  So here an invalid value is an error: each setting, once it is
+ * defined, gets its configured value once more, and PostgreSQL checks that at
+ * level FATAL.
  *
  * The default of a setting that is no text is the initial value of its
  * variable.
@@ -331,8 +329,8 @@ define_text(const char *name, GucContext context, int flags,
 }
 
 /*
- * Until it is defined, a setting is a placeholder with this value; NULL if
- * there is none.
+ * Before a setting is defined, PostgreSQL has a placeholder with this value;
+ * NULL if there is none.
  */
 static char *
 value_in_files(const char *name)
@@ -363,11 +361,10 @@ is_valid(const char *fault)
 }
 
 /*
- * For a setting whose default allows more.  If its check refused a value that
- * a session finds in the catalog when it begins, PostgreSQL would go on with
- * the value of the server.  Such a value was stored before zklock was loaded,
- * and so was not checked.  It is kept, because what is not valid in it allows
- * nothing.
+ * For a setting whose default allows more.  A value in the catalog was not
+ * checked if it was stored before zklock was loaded.  If the check refused
+ * that value when a session begins, PostgreSQL would go on with the value of
+ * the server.  So the value is kept: what is not valid in it allows nothing.
  */
 static bool
 is_valid_or_stored(const char *name, const char *value, const char *fault,
@@ -500,8 +497,8 @@ zkl_settings_leaders_fault(const char *list)
 }
 
 /*
- * A superuser may turn this off for a session, but the log says so.  A stored
- * value that is not valid allows no writes; reliance.c sees to that.
+ * A superuser may empty the setting for a session, but the log says so.  If a
+ * stored value is not valid, reliance.c allows no writes.
  */
 static bool
 check_commit_requires(char **newval, void **extra, GucSource source)
@@ -595,10 +592,7 @@ check_hosts(char **newval, void **extra, GucSource source)
 	return true;
 }
 
-/*
- * An empty chroot is none, and so valid.  The root must be given, and be "/"
- * at the least.
- */
+/* Unlike the chroot, the root may not be empty: it is at least "/". */
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {

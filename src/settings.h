@@ -142,7 +142,7 @@ zkl_now(void)
 #define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in microseconds */
 #define ZKL_FOREVER PG_INT64_MAX	/* a moment that never comes */
 
-/* PostgreSQL's epoch, in microseconds since 1970: what records count from. */
+/* PostgreSQL's epoch, in microseconds since 1970, from which records count. */
 #define ZKL_POSTGRES_EPOCH \
 	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 

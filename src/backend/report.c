@@ -165,9 +165,7 @@ zkl_report_unless_loaded(void)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock must be loaded via \"shared_preload_libraries\""));
 
-	/*
-	 * This is the first thing that a function does, and it may read catalogs.
-	 */
+	/* Each function of zklock calls this first, when it may read catalogs. */
 	zkl_display_prepare();
 }
 
@@ -320,7 +318,7 @@ name(const char *path)
 
 /*
  * The error that the worker noted last is the reason only while there is no
- * connection.  Later it may be about a connection of long ago.
+ * connection.  Later the error may be about a connection of long ago.
  */
 static int
 detail_of_silence(void)
@@ -427,8 +425,8 @@ zkl_report_failure(const char *path, ZklFailure failure)
 						  ZKL_CHILD_SIZE - 1));
 
 	/*
-	 * ZKL_FAILURE_LIMIT has none: the backend looks, and reports what it
-	 * sees.
+	 * ZKL_FAILURE_LIMIT has no reason here: the backend looks, and reports
+	 * what it sees.
 	 */
 	if ((uint32) failure >= lengthof(failure_reasons) ||
 		failure_reasons[failure].message == NULL)

@@ -75,8 +75,8 @@ ZKL_NORETURN extern void zkl_report_doubt(const char *path);
 ZKL_NORETURN extern void zkl_report_unreachable(const char *path);
 
 /*
- * Why ZooKeeper does not allow the lock: 08006, 22023, 28000, 53400, 54000,
- * 55000 or ZK003.
+ * Why ZooKeeper refuses the lock: 08006, 22023, 28000, 53400, 54000, 55000 or
+ * ZK003.
  */
 ZKL_NORETURN extern void zkl_report_failure(const char *path,
 											ZklFailure failure);

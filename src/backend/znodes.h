@@ -38,7 +38,7 @@
  * 		LIST		the lock's directory, and its children "leases" and "locks":
  * 					names only, at least as new as what this server's sessions
  * 					have seen
- * 		SURVEY		the same, and contenders and all children of "leases" have
+ * 		SURVEY		as LIST, and contenders and all children of "leases" have
  * 					their details; it shows every change that any client made
  * 					before the call
  * 		WALK		the znodes of all locks at the path and below it ("" for all
@@ -80,8 +80,8 @@ extern bool zkl_znodes_write(const char *path, const char *child,
 							 const char *data, int64 until, ZklPatience patience);
 
 /*
- * Write the limit of a semaphore.  The caller writes again if that is false:
- * another client has deleted the znode meanwhile.
+ * Write the limit of a semaphore.  False: another client has deleted the znode
+ * meanwhile, so the caller calls again.
  */
 extern bool zkl_znodes_write_limit(const char *path, int limit);
 

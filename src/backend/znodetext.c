@@ -95,7 +95,7 @@ zkl_znode_text_of_leader(char owner_text[ZKL_OWNER_TEXT_SIZE])
 
 /*
  * The server's name always has room, because its setting limits its length.  A
- * field that does not fit after it is cut or left out.
+ * later field that does not fit is cut or left out.
  */
 static void
 put_fields(char owner_text[ZKL_OWNER_TEXT_SIZE], int pid, const char *database,

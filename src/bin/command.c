@@ -5,11 +5,10 @@
  *
  * The command must have ended before another client can own the lock, so the
  * program must foresee the loss.  It repeatedly queries its backend for the
- * moment up to which the lock is safe.  If an answer fails to come, for
- * whatever reason, the command gets SIGTERM while the lock is still safe, and
- * SIGKILL when it is no longer safe.  If the lock is lost before that moment,
- * because a client deleted its znode or the backend ended, SIGTERM follows at
- * once.
+ * moment up to which the lock is safe.  If an answer does not come, the
+ * command gets SIGTERM while the lock is still safe, and SIGKILL when it is no
+ * longer safe.  If the lock is lost before that moment, because a client
+ * deleted its znode or the backend ended, SIGTERM follows at once.
  *
  * src/bin/command.c
  *
@@ -168,8 +167,8 @@ zkl_command_start(const ZklOptions *options)
  *
  * A command that has changed its user, as sudo does, cannot be signalled, and
  * would go on running beside the next holder of the lock.  Report that at
- * once, even if writing the message has to wait for a reader: there is
- * nothing else that this program could do in time.
+ * once, even if writing the message has to wait for a reader: this program
+ * could do nothing else in time.
  */
 static bool
 signal_command(pid_t pid, int number)
@@ -271,8 +270,7 @@ pause_command(const ZklOptions *options, pid_t pid)
 
 	/*
 	 * In the foreground of a terminal, the shell has continued the command as
-	 * well.  While it is stopped, it does no harm, so the reply may take
-	 * long.
+	 * well.  A stopped command does no harm, so the reply may take long.
 	 */
 	signal_command(pid, SIGSTOP);
 	(void) zkl_server_confirm(options, zkl_server_clock() + zkl_server_standing.session_timeout);

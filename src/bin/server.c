@@ -30,8 +30,8 @@
 ZklStanding zkl_server_standing;
 
 /*
- * Both are parts of the session timeout.  The first is the longest time that
- * a command gets to end.  The second is how long the lock is always safe
+ * GRACE and STEADY are parts of the session timeout.  GRACE is the longest
+ * time that a command gets to end.  STEADY is how long the lock is always safe
  * while ZooKeeper answers, even if the last reply is one interval old.  A
  * longer grace would end commands although nothing is wrong.
  */
@@ -48,10 +48,9 @@ ZklStanding zkl_server_standing;
 #define REPLIES	3
 
 /*
- * How a pooler is found out: by this query, in this many rounds.  Each round
- * waits this many milliseconds for an answer that may not come.  While other
- * clients are busy, three rounds show nothing, with a probability of at most
- * one in four.
+ * A pooler is found by this query, in this many rounds.  Each round waits this
+ * many milliseconds for an answer that may not come.  While other clients are
+ * busy, the probability that three rounds show nothing is at most one in four.
  */
 #define POOLER_QUERY	"SELECT pg_catalog.pg_backend_pid()"
 #define POOLER_ROUNDS	30
@@ -380,7 +379,7 @@ zkl_server_connect(const ZklOptions *options)
 	if (!options->guard)
 		return;
 	result = PQexec(conn, "SELECT current_setting('zklock.commit_under')");
-	exit_unless_ok(result);		/* it has an older version of zklock */
+	exit_unless_ok(result);		/* the server has an older zklock */
 	PQclear(result);
 }
 
@@ -435,9 +434,9 @@ give_up(int number)
 	char		message[256];
 
 	/*
-	 * A second signal ends the program at once.  So does this one after a
-	 * while, if the server does not react to the cancel: PQcancel() would
-	 * wait for ever.
+	 * A second signal ends the program at once.  If the server does not react
+	 * to the cancel, an alarm ends the program after a while: PQcancel()
+	 * would wait for ever.
 	 */
 	signal(number, SIG_DFL);
 	ends_by = number;
@@ -465,7 +464,7 @@ await_result(void)
 
 	while (!is_answered())
 	{
-		/* It may have come in the wait before this query. */
+		/* The signal may have come in the wait before this query. */
 		if ((number = zkl_signals_next()) == 0)
 			zkl_server_wait_until(INFINITY);
 		else if (zkl_signals_is_stop(number))
@@ -486,8 +485,8 @@ is_wrong_value(const PGresult *result)
 }
 
 /*
- * It is also an error if the query could not be sent.  All values in the
- * queries are from the command line.
+ * Exit if the query failed or could not be sent.  All values in the queries
+ * are from the command line.
  */
 static void
 exit_unless_ok(const PGresult *result)
@@ -558,8 +557,8 @@ check_value(const char *option, const char *value, const char *type)
 /*
  * Prepare the query about the lock.  It is cheap, because it comes twenty
  * times in a session timeout for each command: it calls two functions, and no
- * view.  A server of version 1.0 may have several sessions; zk_status of that
- * version follows the same rule.
+ * view.  A server of version 1.0 may have several sessions: the earliest
+ * moment counts, of those with znodes if any has some.
  *
  * zk_lock_is_held is computed last: otherwise, if the ZooKeeper session has
  * just expired, the result could combine the old session's lock with the new
@@ -595,9 +594,9 @@ zkl_server_ask(const ZklOptions *options)
  * Read the reply.  The remaining time counts from the moment of the query,
  * which is not later than the moment at which the server computed the reply.
  *
- * If replies take long, each is older when the next one comes, and the grace
- * is shorter for that.  A command is not started if such replies could not
- * confirm the lock at any time, though this one may have come in time.
+ * If replies take long, the grace is shorter, because each reply is older when
+ * the next one comes.  A command is not started if a reply that takes as long
+ * could come too late, even if this one came in time.
  */
 static void
 note_standing(PGresult *result)
@@ -733,7 +732,7 @@ await_firm_standing(const ZklOptions *options)
 			return true;
 		if (is_firm())
 		{
-			/* The next reply shows whether the lock was lost before this. */
+			/* The next reply shows whether the lock was lost before. */
 			end_session_on_loss();
 			continue;
 		}
@@ -762,9 +761,9 @@ request_lock(const ZklOptions *options, const char *format)
 }
 
 /*
- * Wait by a procedure, because its wait holds nothing back.  A server may not
- * have it: an older extension, or an older library below the catalogs of a
- * newer primary.
+ * Wait by a procedure, because its wait holds nothing back.  A server may lack
+ * the procedure: its extension is older, or its library is older than the
+ * catalogs of its primary.
  */
 static PGresult *
 wait_for_lock(const ZklOptions *options)
@@ -782,12 +781,13 @@ wait_for_lock(const ZklOptions *options)
 
 /*
  * The pooler decides which backend runs a query.  While other clients are
- * busy, the backend that has the lock does so soon.  If the lock were left
- * behind, that backend would hold it for as long as the pooler keeps it.
+ * busy, the backend that has the lock soon runs this one.  If the lock were
+ * left behind, that backend would hold it for as long as the pooler keeps it.
  *
  * A release would record the run of a job as done.  pg_advisory_unlock_all()
- * records it as failed, but also ends another run in the same backend.  Then
- * leave it to the end of that run, which also records it as failed.
+ * records the run as failed, but also ends another run in the same backend.
+ * If there is another run, leave the lock to the end of that run, which also
+ * records this one as failed.
  */
 static void
 release_shared_lock(const ZklOptions *options)

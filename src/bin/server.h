@@ -56,8 +56,8 @@ extern void zkl_server_wait_until(double until);
 /*
  * Acquire the lock, describe it in the environment, and wait until it is safe
  * for long enough to start the command.  With --guard, the environment also
- * tells the sessions of the command to commit only under the lock.  A lock that
- * is lost before that is acquired again.  If the lock is held already, only
+ * tells the sessions of the command to commit only under the lock.  A lock
+ * that is lost meanwhile is acquired again.  If the lock is held already, only
  * wait.  False if it was not acquired in time.  Exits on an error or a signal,
  * and if the lock is not safe for long enough within a session timeout, or if
  * the replies take too long.
@@ -85,8 +85,8 @@ extern void zkl_server_warn_unless_used(const ZklOptions *options);
 
 /*
  * Release the lock before this program ends, because other programs may wait
- * for that, and record whether the run of a job is done.  False if the server
- * did not confirm the release.
+ * for the lock, and record whether the run of a job is done.  False if the
+ * server did not confirm the release.
  */
 extern bool zkl_server_release(const ZklOptions *options, bool done);
 extern void zkl_server_close(void);

@@ -12,8 +12,9 @@
 #include "bin/signals.h"
 
 /*
- * These are passed on to the command, except for the last three, which stop
- * both the command and this program.  SIGCHLD and SIGPIPE are only noted.
+ * The signals that are passed on to the command, except for the last three,
+ * which stop both the command and this program.  SIGCHLD and SIGPIPE are only
+ * noted.
  */
 static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
 
@@ -71,7 +72,7 @@ zkl_signals_catch(void)
 
 	/*
 	 * SIGPIPE gets a handler instead of being ignored, because the command
-	 * would inherit the latter.  SIGCHLD ends a wait when the command ends.
+	 * would also ignore it.  SIGCHLD ends a wait when the command ends.
 	 */
 	for (int i = 0; i < 2; i++)
 		sigaction(noted[i], &action, NULL);

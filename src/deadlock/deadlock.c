@@ -4,15 +4,15 @@
  *	  A backend's part in finding and breaking deadlocks across servers.
  *
  * In PostgreSQL, a backend looks for deadlocks when it has waited for
- * deadlock_timeout, because most waits end before that.  In zklock it does
- * the same.  It looks again after each further deadlock_timeout, because
+ * deadlock_timeout, because most waits end before that.  In zklock a backend
+ * does the same.  It looks again after each further deadlock_timeout, because
  * another server may close the circle later.  It looks less often while the
  * same backends wait for it.  If the wait holds nothing up, the backend gives
  * nothing to the worker, and nothing is sent to ZooKeeper.
  *
  * To break a deadlock, the backend that holds the lock in question is
- * cancelled.  It need not be the backend that waits for the ticket: it may
- * wait for a row that the waiting backend has locked.  In this case, the
+ * cancelled.  The holder need not be the backend that waits for the ticket: it
+ * may wait for a row that the waiting backend has locked.  In this case, the
  * backend that waits for the ticket cancels the holder, after checking that
  * the holder still waits for it.
  *
@@ -76,12 +76,13 @@ typedef struct Dependent
 								 * parallel worker */
 	TimestampTz wait_start;		/* when that wait began; if that is not known,
 								 * the number of the waiter's transaction */
-	TimestampTz since;			/* the latest wait_start of the waits between
-								 * it and this backend, including its own */
+	TimestampTz since;			/* the latest wait_start of the waits from
+								 * that backend to this one */
 
 	/* filled in by a census: */
-	bool		holds;			/* it holds a lock ... */
-	bool		is_wanted;		/* ... for which other clients may wait */
+	bool		holds;			/* it holds a lock */
+	bool		is_wanted;		/* other clients may wait for a lock that it
+								 * holds */
 } Dependent;
 
 /* The search for the dependents. */
@@ -91,17 +92,16 @@ typedef struct Search
 								 * process waits */
 	int			nlocks;
 	LockInstanceData *waiters;	/* of these entries, those of processes that
-								 * wait ... */
-	BlockedProcsData **queues;	/* ... and the queue of each; NULL if it was
-								 * not read */
+								 * wait */
+	BlockedProcsData **queues;	/* for each waiter, the queue of the lock;
+								 * NULL if it was not read */
 	int			nwaiters;
 	Dependent  *stuck;			/* this backend is the first */
 	int			nstuck;
 } Search;
 
 /*
- * The backends that cannot go on before this one, and the answer which of
- * them hold a lock.
+ * Backends that cannot go on before this one, and which of them hold a lock.
  */
 typedef struct Census
 {
@@ -109,8 +109,8 @@ typedef struct Census
 	int			nstuck;
 	const ZklAwaited *awaited;	/* what this backend waits for */
 	bool		i_hold;			/* this backend holds a lock */
-	bool		i_may_hold;		/* ... or holds one that will count as soon as
-								 * other clients want it */
+	bool		i_may_hold;		/* this backend holds a lock that will count
+								 * as soon as other clients want it */
 } Census;
 
 static void begin(void);
@@ -300,9 +300,9 @@ note_holders(ZklWaitInfo *info, const ZklAwaited *awaited)
 
 /*
  * A look at PostgreSQL's locks costs time, so if a look finds the same as
- * before, the next one comes later.  If no backend waits for this one, a look
- * costs very little, so the interval stays short.  The same holds for an
- * inner mutex, because other clients may queue for it at any moment.
+ * before, the next one comes later.  The interval stays short if no backend
+ * waits for this one, because a look then costs very little; and for an inner
+ * mutex, because other clients may queue for it at any moment.
  */
 static void
 choose_interval(const Census *census)
@@ -396,12 +396,13 @@ add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
  */
 
 /*
- * The answer is in PostgreSQL's lock graph: heavyweight locks of all kinds,
- * zklock's advisory locks among them.  A backend waits for another one if the
- * other holds the lock in a conflicting mode, or is before it in the lock's
- * queue with a conflicting request.  PostgreSQL's own deadlock check has the
- * same rule (deadlock.c).  But that check may also rearrange a queue; this
- * one does not.  A parallel worker counts as its leader.
+ * Find the backends that cannot go on before this one.  PostgreSQL's lock
+ * graph shows them: heavyweight locks of all kinds, zklock's advisory locks
+ * among them.  A backend waits for another one if the other holds the lock in
+ * a conflicting mode, or is before it in the lock's queue with a conflicting
+ * request.  PostgreSQL's own deadlock check has the same rule (deadlock.c).
+ * But PostgreSQL's check may also rearrange a queue; this search does not.  A
+ * parallel worker counts as its leader.
  *
  * The search uses copies that the lock manager makes.  Copying takes time and
  * keeps all partitions of its table locked, so the search ends at once if no
@@ -422,8 +423,8 @@ find_dependents(Dependent **stuck)
 
 	/*
 	 * Each round may find backends that wait for those found before.  It may
-	 * also find that one of them waits for this backend by a way that has
-	 * existed for longer.
+	 * also find a way from one of them to this backend that has existed for
+	 * longer.
 	 */
 	while (changed)
 	{
@@ -520,8 +521,9 @@ has_waiter(const Search *search, const LOCKTAG *tag)
 }
 
 /*
- * Does this process wait for a stuck one?  If there are several ways, use the
- * one that has existed for the longest.  True if this changes the result.
+ * Does this process wait for a stuck process?  If several ways lead from it to
+ * this backend, use the one that has existed for the longest.  True if this
+ * changes the result.
  */
 static bool
 add_waiter(Search *search, int index)
@@ -605,11 +607,10 @@ is_before(Search *search, int pid, int index)
 
 /*
  * Break the deadlock, if it still exists: this backend waits, the claim is
- * held, and the claim's backend waits for this one.  If the claim is a
- * transaction's use of a detached claim, a rollback would not end the
- * detached claim.  So then this backend is the victim, although it may not
- * hold the lock.  So it is if it waits for a detached claim, which keeps its
- * place in the queue.
+ * held, and the claim's backend waits for this one.  In two cases this backend
+ * is the victim, although it may not hold the lock: the claim is a
+ * transaction's use of a detached claim, which a rollback would not end; or
+ * this backend waits for a detached claim, which keeps its place in the queue.
  */
 static void
 execute(const ZklAwaited *awaited, const ZklWaitSentence *sentence)
@@ -728,8 +729,8 @@ zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS)
 		return false;
 
 	/*
-	 * The wait may have ended before the signal came.  Then the notice means
-	 * nothing.  In either case, the worker may also have reported a loss.
+	 * The wait may have ended before the signal came: then ignore the notice.
+	 * In either case, the worker may also have reported a loss.
 	 */
 	if (zkl_waits_accept_notice())
 		zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);

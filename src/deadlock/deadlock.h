@@ -19,17 +19,15 @@
 
 #include "backend/lock/localclaim.h"
 
-/*
- * A wait.  The path and the text are the caller's, and stay until it ends.
- */
+/* A wait.  The path and the text are the caller's, and stay until it ends. */
 typedef struct ZklAwaited
 {
 	const char *path;
 	ZklMode		mode;
 	const char *owner_text;		/* this backend */
-	ZklClaim   *claim;			/* the claim of this backend; NULL: it waits
-								 * for ... */
-	uint64		detached;		/* ... the detached claim with this number */
+	ZklClaim   *claim;			/* the claim that waits; NULL: this backend
+								 * waits for a detached claim */
+	uint64		detached;		/* number of the detached claim */
 } ZklAwaited;
 
 /*

@@ -129,12 +129,12 @@ static struct
 	int			nquick;			/* quick searches in a row */
 	bool		found;			/* the last search found a deadlock */
 
-	/* while it runs */
+	/* while a search runs */
 	const ZklWaitRecord *record;	/* the search reads the queue of this
 									 * record's lock */
 	const char *directory;		/* the directory of that lock */
-	int64		good_until;		/* after this, what it has read is too old for
-								 * a cancel */
+	int64		good_until;		/* after this, what the search has read is too
+								 * old for a cancel */
 	List	   *sources;		/* of Source */
 	ZklWaitSet *own;			/* the set of this server */
 }			search;
@@ -193,8 +193,8 @@ zkl_deadlock_search_wake_at(void)
 }
 
 /*
- * If the records have changed since a search began, the search is finished
- * first.  The new records then confirm what it has found, or do not.
+ * If the records have changed since a search began, finish the search first.
+ * The new records then confirm what the search has found, or do not.
  */
 void
 zkl_deadlock_search_begin(void)
@@ -258,9 +258,9 @@ begin(const char *text, uint64 serial)
 
 	/*
 	 * Before the search reads, the connected ZooKeeper server must know
-	 * everything that was acknowledged before this server's own records. Only
-	 * a search that may prove something ensures that by a write, because many
-	 * servers may search for hours.
+	 * everything that was acknowledged before this server's own records.
+	 * Searches ensure that by a write only if they may prove something,
+	 * because many servers may search for hours.
 	 */
 	if (any_case())
 		zkl_ask_check(&search.asker, ITEM_QUORUM);
@@ -270,9 +270,8 @@ begin(const char *text, uint64 serial)
 }
 
 /*
- * This does not raise an error: the next worker would find the same text, so
- * one worker after another would end.  The search goes on when the records
- * change.
+ * Raise no error: the next worker would find the same text, so one worker
+ * after another would end.  The search goes on when the records change.
  */
 static void
 give_up(const char *text)
@@ -485,9 +484,9 @@ decide(void)
 
 /*
  * Let the record confirm the searches of other servers.  If its wait is a
- * victim, there is a case, and the record confirms that as well.  So its
- * holders, like the holders of all other records, are computed after the
- * nonce was published.
+ * victim, there is a case, and the record confirms the nonce of the case as
+ * well.  So its holders, like the holders of all other records, are computed
+ * after the nonce was published.
  */
 static void
 decide_record(const ZklWaitRecord *record)
@@ -678,9 +677,9 @@ add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid)
 }
 
 /*
- * Describe a member of a deadlock as PostgreSQL does, with the servers.  A
- * holder that does not wait for a ticket itself waits for the backend that
- * does.
+ * Describe a member of a deadlock as PostgreSQL does, with the servers.  If
+ * the holder does not wait for a ticket itself, it waits for the backend that
+ * waits for one.
  */
 static void
 describe(StringInfo detail, const ZklGraphMember *member,

@@ -433,8 +433,8 @@ zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance, int64_t claim)
 		const ZklGraphNode *node = &graph->nodes[i];
 
 		/*
-		 * The arrow leads out of the circle, or to a wait that is rather the
-		 * victim.
+		 * The arrow leads out of the circle, or to a wait that must be the
+		 * victim instead.
 		 */
 		if (node->led_to &&
 			(!node->leads_here || goes_first(node, &graph->nodes[start])))
@@ -542,7 +542,7 @@ explore_backward(ZklWaitGraph *graph, int start)
 }
 
 /*
- * Is the first wait rather the victim?  All tickets of a batch have one
+ * Must the first wait be the victim?  All tickets of a batch have one
  * czxid, and belong to one server.  So two waits have the same czxid only if
  * they wait for tickets of one server.
  */
@@ -611,9 +611,9 @@ make_circle(ZklWaitGraph *graph, int victim)
 }
 
 /*
- * The claim at which the circle closes: the best claim of the victim's node for
- * which a node waits that the victim leads to.  That node becomes the last
- * member.
+ * Nodes to which the victim leads wait for claims of the victim's node.  The
+ * circle closes at the best of these claims: the node that waits for it
+ * becomes the last member.
  */
 static const ZklGraphHolding *
 find_entry(const ZklWaitGraph *graph, int victim)
@@ -635,7 +635,7 @@ find_entry(const ZklWaitGraph *graph, int victim)
 }
 
 /*
- * Is the circle rather to close at the first claim?  A claim of the backend
+ * Is the first claim better to close the circle?  A claim of the backend
  * that waits for the ticket is better, because this backend's wait is the
  * youngest; otherwise the youngest claim is.  But a backend that waits for
  * more leases does not wait for its own leases if other backends hold the

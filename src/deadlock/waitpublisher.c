@@ -8,8 +8,8 @@
  * however many waits come and go.
  *
  * If the last reply about the znode was lost, the znode may or may not exist,
- * and may have the old or the new text.  Then it is written again, or deleted
- * again.
+ * and may have the old or the new text.  Then the worker writes or deletes the
+ * znode again.
  *
  * The records are built anew whenever a wait has changed (waits.h).
  *
@@ -79,8 +79,9 @@ typedef struct Mark
 	int64		search;
 	int			nconfirms;
 	int64		confirms[ZKL_WAITRECORD_CONFIRMS];
-	uint32		asked[ZKL_WAITRECORD_CONFIRMS]; /* for each: the number of the
-												 * request to confirm it */
+	uint32		asked[ZKL_WAITRECORD_CONFIRMS]; /* for each nonce: the number
+												 * of the request to confirm
+												 * it */
 } Mark;
 
 /* A backend that cannot go on before the wait of a record has ended. */
@@ -413,8 +414,8 @@ add_holds(ZklEntry *entry, void *arg)
 }
 
 /*
- * The claim may be in doubt.  If it is lost, the session has expired, and no
- * later write of this session can publish it.
+ * The claim may be in doubt.  If the claim is lost, the session has expired,
+ * and no later write of this session can publish the claim.
  */
 static void
 add_hold(Building *building, int record, const ZklEntry *entry,

@@ -50,9 +50,8 @@
 typedef struct ZklWaitHold
 {
 	/*
-	 * Its number on its server; from 1.  Several backends may use one
-	 * detached claim.  These holds have one number, and the pid distinguishes
-	 * them.
+	 * The claim's number on its server; from 1.  Holds of one detached claim
+	 * by several backends have one number, and the pid tells them apart.
 	 */
 	int64_t		claim;
 	int			pid;			/* of the backend that has it */

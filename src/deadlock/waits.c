@@ -39,10 +39,10 @@ typedef struct Slot
 								 * the lock */
 	int			waiter;			/* the process that waits */
 	int			waiter_number;	/* the number of the waiting process */
-	pg_atomic_uint64 notice_for;	/* its local wait that began at this
-									 * moment; 0: no notice.  Written under
-									 * the lock; a signal handler reads it
-									 * without */
+	pg_atomic_uint64 notice_for;	/* when the waiting process began its wait
+									 * in PostgreSQL; 0: no notice.  Written
+									 * under the lock; a signal handler reads
+									 * it without */
 } Slot;
 
 typedef struct Waits
@@ -246,7 +246,7 @@ zkl_waits_is_wanted(const ZklClaim *claim)
 }
 
 /*
- * While its backend waits for leases, its claim with this path can only be on
+ * While a backend waits for leases, its claim with this path can only be on
  * the inner mutex, not on a user's lock of that name.
  */
 bool

@@ -157,8 +157,8 @@ extern void zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
  * has_notice: is there a notice?  notice_at: if so, when did it come?
  * accept_notice: is it for the local wait of this backend, or of a parallel
  * worker of its statement?  In any case, this removes the notice.  A signal
- * handler may call both.  read_notice: what the last notice said; this also
- * removes the notice.
+ * handler may call has_notice and accept_notice.  read_notice: what the last
+ * notice said; this also removes the notice.
  */
 extern bool zkl_waits_has_notice(void);
 extern TimestampTz zkl_waits_notice_at(void);
@@ -176,10 +176,10 @@ extern bool zkl_waits_is_wanted(const ZklClaim *claim);
 /*
  * Does a wait of this mode for this path delay the release of this claim, for
  * which other clients may wait?  A backend that waits for leases holds the
- * inner mutex meanwhile.  That counts only while other clients queue for it:
- * otherwise each wait for leases would be published, and a search would read
- * all leases repeatedly.  Local backends that wait for the inner mutex count
- * only by their own claims.
+ * inner mutex meanwhile.  The inner mutex counts only while other clients
+ * queue for it: otherwise each wait for leases would be published, and a
+ * search would read all leases repeatedly.  Local backends that wait for the
+ * inner mutex count only by their own claims.
  */
 extern bool zkl_waits_hold_up(ZklMode mode, const char *path,
 							  const ZklClaim *held);

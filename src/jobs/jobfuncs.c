@@ -179,10 +179,10 @@ zklock_job_forget(PG_FUNCTION_ARGS)
 }
 
 /*
- * Check this as zk_lock_force_release does: otherwise a member of
- * pg_signal_backend could make a superuser's job run again.  A superuser's
- * run that begins at this moment, in place of another role's run, may still
- * lose its record.
+ * As for zk_lock_force_release, only a superuser may forget a superuser's run:
+ * otherwise a member of pg_signal_backend could make the job run again.  A
+ * superuser's run that begins at this moment, in place of another role's run,
+ * may still lose its record.
  */
 static void
 check_no_superuser(const char *path)

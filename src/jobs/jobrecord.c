@@ -103,10 +103,10 @@ zkl_job_record_state_name(ZklJobState state)
 }
 
 /*
- * The caller holds the job's lock.  So if the record still says "started",
- * its runner has died.  If the wanted tick counts as the same as the last
- * tick, the record keeps the number of the last tick.  Otherwise each retry
- * would move the span in which ticks count as used.
+ * The caller holds the job's lock.  So if the record still says "started", its
+ * runner has died.  If the wanted tick is near enough to the last tick to be
+ * the same one, the record keeps the number of the last tick.  Otherwise each
+ * retry would move the span in which ticks count as used.
  */
 bool
 zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
@@ -119,7 +119,9 @@ zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
 	if (last != NULL && !same && wanted->tick < last->tick)
 		return false;
 
-	/* A run that failed or died may be repeated; one that is done may not. */
+	/*
+	 * A run that failed or died may be repeated; a run that is done may not.
+	 */
 	if (same && (!wanted->retry || last->state == ZKL_JOB_DONE))
 		return false;
 	next->tick = same ? last->tick : wanted->tick;
@@ -139,7 +141,7 @@ distance(int64_t a, int64_t b)
 
 /*
  * The caller knows ZooKeeper's time a little late, so allow twice the time by
- * which a tick may be ahead.  That covers every tick.
+ * which a tick may be ahead.  No record names a tick beyond that.
  */
 void
 zkl_job_record_close(ZklJobRecord *record, int64_t zookeeper_time)

@@ -199,9 +199,7 @@ zkl_job_runs_answer(int slot, const char *id)
 
 	LWLockAcquire(runs->lock, LW_SHARED);
 
-	/*
-	 * As in zkl_job_runs_ask_again(), the slot may have another run now.
-	 */
+	/* As in zkl_job_runs_ask_again(), the slot may have another run now. */
 	if (strcmp(run->record.run, id) != 0 ||
 		run->state == ZKL_JOBRUN_FREE || run->state == ZKL_JOBRUN_ENDED)
 		reply.answer = ZKL_JOB_ANSWER_ENDED;
@@ -218,7 +216,7 @@ zkl_job_runs_answer(int slot, const char *id)
 /*
  * The start may still be written if ZooKeeper has not replied to it.  And
  * after every answer but CHANGED, an earlier write whose reply was lost may
- * have been done.  In these cases the run is unsure.
+ * have been done.  In both cases the run is unsure.
  */
 static void
 end_run(int *slot, bool done, bool lost)

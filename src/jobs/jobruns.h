@@ -138,9 +138,9 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
  *
  * ask_again: ANSWERED -> STARTING, to replace this record.
  *
- * answer: if it is NONE, the backend's latch will be set when there is one.
- * "id" is the ID of the run, because the worker may have ended that run with
- * its claim.
+ * answer: after NONE, the backend's latch will be set when there is another
+ * answer.  "id" is the ID of the run, because the worker may have ended that
+ * run with its claim.
  */
 extern int	zkl_job_runs_mine(void);
 extern int	zkl_job_runs_take(const char *path, const ZklJobRecord *record,

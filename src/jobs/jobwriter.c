@@ -3,7 +3,7 @@
  * jobwriter.c
  *	  The worker writes the records of jobs: how runs begin and end.
  *
- * Each slot of jobruns.h has a TASK.  It has one ask at a time, and each
+ * Each slot of jobruns.h has a TASK.  A task has one ask at a time, and each
  * answer decides what the next ask is.
  *
  * A run begins with a write that is conditional on the record which its
@@ -38,8 +38,8 @@
 
 /*
  * A create may fail because a record exists, and the read after it may find
- * none, because zk_job_forget has removed the record in between.  If that
- * seems to happen more often, ZooKeeper's servers differ.
+ * none, because zk_job_forget has removed the record in between.  If a record
+ * seems to appear and vanish more often, ZooKeeper's servers differ.
  */
 #define MAX_ROUNDS		10
 
@@ -296,8 +296,8 @@ record_path(const Task *task, char *path)
 }
 
 /*
- * Note ZooKeeper's time.  The znode was created before its reply came, so it
- * is now that time or a little later.
+ * Note ZooKeeper's time.  The znode was created before the reply came, so
+ * ZooKeeper's time is now that of the creation, or a little later.
  */
 void
 zkl_job_writer_note_reply(const ZklSessionEvent *event)
@@ -331,9 +331,9 @@ time_now(void)
  */
 
 /*
- * If the reply was lost with the connection, the task begins again.  If it
- * was the reply to the start of a run, the write is repeated, and its outcome
- * shows whether the first one was done.
+ * If the reply was lost with the connection, the task begins again.  If the
+ * lost reply was to the start of a run, the worker repeats the write, whose
+ * outcome shows whether the first one was done.
  */
 static void
 on_answer(ZklAsker *asker, int what, int64 number,
@@ -411,8 +411,9 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 
 			/*
 			 * The record that the backend has read is gone, so the backend
-			 * must decide again.  If there was none, the directory has gone
-			 * again before the record was made, and the task begins again.
+			 * must decide again.  If there was no record, the directory has
+			 * gone again before the record was made, and the task begins
+			 * again.
 			 */
 			if (task->run.last.exists)
 			{
@@ -424,7 +425,8 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 
 			/*
 			 * Either another run was faster, or an earlier write of this task
-			 * was done and its reply lost.  The record tells which.
+			 * was done and its reply lost.  The record tells which of the two
+			 * is the case.
 			 */
 			ask(task, STEP_READ);
 			break;
@@ -515,9 +517,7 @@ on_end_read(Task *task, const ZklSessionEvent *event)
 		return;
 	}
 
-	/*
-	 * The backend ended before it could learn that another run was faster.
-	 */
+	/* The backend ended before it could learn that another run was faster. */
 	if (has_overtaken(task, &znode))
 		zkl_job_record_close(&task->run.record, ZKL_MS(event->mtime_ms));
 	task->run.last = znode;

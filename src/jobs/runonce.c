@@ -258,8 +258,9 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 	int			slot;
 
 	/*
-	 * The record is written while this backend holds the lock, if it is still
-	 * the one that was read.  Each round decides again with a newer record.
+	 * Have the record written while this backend holds the lock, if ZooKeeper
+	 * still has the record that was read.  Each round decides again with a
+	 * newer record.
 	 */
 	describe(claim, &attempt->record);
 	slot = ask(claim, attempt);
@@ -281,9 +282,10 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 
 				/*
 				 * The record that was read has been removed since, and the
-				 * write has replaced another one.  That may be the record of
-				 * a run of the same tick, or of a later one.  So this run
-				 * does not begin, and its end closes the record.
+				 * write has replaced another one.  The replaced record may
+				 * have been that of a run of the same tick, or of a later
+				 * one.  So this run does not begin, and its end closes the
+				 * record.
 				 */
 				return false;
 			case ZKL_JOB_ANSWER_CHANGED:

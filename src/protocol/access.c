@@ -56,9 +56,9 @@ zkl_access_parse_acl(const char *str, ZklAcl *acl)
 
 /*
  * An entry ends with its permissions, at a comma or at the end.  A comma
- * elsewhere is part of the id, such as the name in a certificate.  If there
- * is no such end, the rest of the text is one entry, which the caller finds
- * faulty.
+ * elsewhere is part of the id, such as the name in a certificate.  If no
+ * permissions follow, the rest of the text is one entry, which the caller
+ * finds faulty.
  */
 static size_t
 entry_length(const char *str)
@@ -190,7 +190,7 @@ zkl_access_next_credentials(const char **at, const char *end,
 	return false;
 }
 
-/* Returns the next line without its end, and advances "at" behind that. */
+/* Returns the next line without its end, and moves "at" behind that end. */
 static const char *
 take_line(const char **at, const char *end, size_t *length)
 {

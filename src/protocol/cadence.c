@@ -41,9 +41,9 @@ zkl_cadence_patience(int64_t timeout)
 }
 
 /*
- * Bytes that arrive prove nothing about the session, and ZooKeeper hears nothing
- * of this server while it waits.  Half of the session timeout is left to find
- * another server before the session can expire.
+ * Bytes that arrive prove nothing about the session, and ZooKeeper hears
+ * nothing of this server while the worker waits.  Half of the session timeout
+ * is left to find another server before the session can expire.
  */
 int64_t
 zkl_cadence_give_up_at(int64_t timeout, int64_t sent, int64_t received)
@@ -84,7 +84,8 @@ may_prove(const ZklCadence *cadence, int64_t now, bool holds)
 }
 
 /*
- * If the last echo counts, the reply to the next proof comes after two signs.
+ * Is a proof needed soon?  If the last echo counts, the reply to the next
+ * proof comes within the time of two signs.
  */
 static bool
 is_near(const ZklCadence *cadence, int64_t now, int64_t safe_until)

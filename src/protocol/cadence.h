@@ -57,8 +57,8 @@ typedef struct ZklCadence
 	int			beat;			/* the sign's place in the round, from 0 on */
 	bool		barrier;		/* the connection has yet to begin with a
 								 * proof */
-	bool		prepared;		/* there is a new base; the next proof moves
-								 * safe until by it */
+	bool		prepared;		/* the next proof has a new base, and so moves
+								 * safe until */
 	bool		fails;			/* a write has failed since the last proof */
 } ZklCadence;
 

@@ -24,7 +24,7 @@
 /*
  * The directory below the root for znodes of zklock that belong to no lock,
  * and the directories in it for the records of leaderships, jobs and waits.
- * The text of a znode about waits is shorter than the size.
+ * The text of a znode about waits is shorter than ZKL_PATH_WAITS_SIZE.
  */
 #define ZKL_PATH_RESERVED	".zklock"
 #define ZKL_PATH_LEADERS	"/" ZKL_PATH_RESERVED "/leaders"
@@ -45,7 +45,7 @@ extern const char *zkl_path_fault(const char *path);
 
 /*
  * Check zklock.root, or a connect string's chroot, as zkl_path_fault checks a
- * path.  These may be "/" or empty, and must be shorter.
+ * path.  A root or chroot may be "/" or empty, and must be shorter.
  */
 extern const char *zkl_path_root_fault(const char *root);
 

@@ -32,8 +32,8 @@ zkl_queue_order(ZklPlace *places, int nplaces, int limit)
 	for (int i = 0; i < nplaces; i++)
 	{
 		/*
-		 * Copy the place: this loop also moves those that are in no queue
-		 * behind the others.
+		 * Copy the place: the loop moves places that are in no queue to the
+		 * end.
 		 */
 		ZklPlace	place = places[i];
 

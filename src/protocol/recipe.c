@@ -4,9 +4,9 @@
  *	  Znode names and their order in the queue, in Apache Curator's layout.
  *
  * Keys are compared as strings, as Curator and kazoo compare them.  That
- * agrees with the order of the numbers as long as all have ten digits.  If
- * one has not, because the counter overflowed, it matters more to agree with
- * the other clients than to compare numbers correctly.
+ * agrees with the order of the numbers as long as all have ten digits.  If a
+ * number has not, because the counter overflowed, it matters more to agree
+ * with the other clients than to compare numbers correctly.
  *
  * src/protocol/recipe.c
  *
@@ -56,7 +56,7 @@ static const Mode modes[ZKL_MODES] = {
 static const Mark latch_mark = MARK("latch-");
 
 /*
- * The one rule of who waits for whom: what a znode of the first mode makes of
+ * The one rule of who waits for whom: how a znode of the first mode relates to
  * a znode of the second mode before it.  kazoo's Lock and WriteLock have the
  * same mark.  So a znode with this mark is a rival of every mode, tells no
  * kind, and waits for every znode.  kazoo's ReadLock waits for all but
@@ -144,7 +144,7 @@ zkl_recipe_mode_name(ZklMode mode)
 
 /*
  * A ticket that writes owns the lock against all clients, so its server's
- * readers need no other.
+ * readers need no other ticket.
  */
 bool
 zkl_recipe_serves(ZklMode ticket, ZklMode claim)
@@ -397,8 +397,8 @@ judge_place(ZklVerdict *verdict, ZklMode mode, const Rivals *rivals,
 
 	/*
 	 * In a downgrade, a reader's znode takes the writer's place.  A reader
-	 * must not wait for that znode, so it cannot rely on the predecessor's
-	 * watch alone.
+	 * must not wait for the new znode, so the predecessor's watch is not
+	 * enough.
 	 */
 	verdict->next = rivals->number == 1 && !verdict->other_kind &&
 		(mode == ZKL_MODE_READ || !rivals->may_downgrade);
@@ -465,8 +465,8 @@ judge_behind(ZklVerdict *verdict, ZklRelation relation, ZklClient client,
 }
 
 /*
- * The first znode owns the lock.  If it is a reader's, each reader owns the
- * lock that has only readers before it.
+ * The first znode owns the lock.  If that is a reader's, each reader with only
+ * readers before it owns the lock, too.
  */
 static const char *
 whom_to_ask(ZklMode mode, const char *me, const Firsts *firsts,

@@ -105,12 +105,12 @@ typedef enum ZklMode
 
 #define ZKL_MODES	(ZKL_MODE_KAZOO_READ + 1)
 
-/* What a znode of one mode makes of one of another mode before it in the queue. */
+/* What a znode has to do with another znode that is before it in the queue. */
 typedef enum ZklRelation
 {
-	ZKL_RELATION_NONE,			/* it does not wait for that */
-	ZKL_RELATION_RIVAL,			/* it waits */
-	ZKL_RELATION_OTHER_KIND		/* that is of another kind of lock */
+	ZKL_RELATION_NONE,			/* it does not wait for the other */
+	ZKL_RELATION_RIVAL,			/* it waits for the other */
+	ZKL_RELATION_OTHER_KIND		/* the other is of another kind of lock */
 } ZklRelation;
 
 typedef enum ZklClient
@@ -171,7 +171,7 @@ extern const char *zkl_recipe_kind_name(ZklKind kind);
 extern const char *zkl_recipe_mode_name(ZklMode mode);
 
 /*
- * What a znode of mode "mine" makes of a znode of mode "other" before it,
+ * How a znode of mode "mine" relates to a znode of mode "other" before it,
  * including kazoo's modes.
  */
 extern ZklRelation zkl_recipe_relation(ZklMode mine, ZklMode other);
@@ -209,16 +209,16 @@ extern bool zkl_recipe_parse(const char *child, ZklContender *contender);
 
 /*
  * The sequence number of a znode of Curator's LeaderLatch; NULL if it is not
- * such a znode.  That is not a contender: the latch looks only at znodes of
- * its own kind.
+ * such a znode.  Such a znode is no contender: the latch looks only at znodes
+ * of its own kind.
  */
 extern const char *zkl_recipe_latch_key(const char *child);
 
 /*
- * The sequence number of a contender; -1 if it gives the znode no safe place
- * in a queue: that takes ten digits, below ZKL_SEQUENCE_LIMIT.  ZooKeeper's
- * counter counts all children, whatever their names, so the first znode that
- * was ever made in the directory has 0.
+ * The sequence number of a contender; -1 if the number gives the znode no safe
+ * place in a queue.  A safe number has ten digits, and is below
+ * ZKL_SEQUENCE_LIMIT.  ZooKeeper's counter counts all children, whatever their
+ * names, so the first znode that was ever made in the directory has 0.
  */
 extern int	zkl_recipe_number(const char *child);
 

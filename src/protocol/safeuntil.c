@@ -48,9 +48,9 @@ zkl_safe_until_begin(ZklSafeUntil *safe, int64_t timeout, int64_t until)
 
 /*
  * If ZooKeeper's configuration has changed, the session may have had another
- * timeout before.  The leader may use any of them: the first, if the leader
- * was just elected, or an earlier connection's, if another follower reports
- * that late.  So use the shortest.
+ * timeout before.  The leader may use any of these timeouts: the first, if the
+ * leader was just elected, or an earlier connection's, if another follower
+ * reports that one late.  So use the shortest.
  */
 void
 zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)

@@ -110,8 +110,8 @@ extern void zkl_safe_until_echo(ZklSafeUntil *safe, int64_t sent,
 
 /*
  * The first function tells what a write that is sent now will prove.  When a
- * quorum has acknowledged a write of the present connection, pass what the
- * first function told at its sending to the second one.
+ * quorum has acknowledged a write of the present connection, pass to the
+ * second function what the first one told when the write was sent.
  */
 extern int64_t zkl_safe_until_provable(const ZklSafeUntil *safe);
 extern void zkl_safe_until_proof(ZklSafeUntil *safe, int64_t provable);

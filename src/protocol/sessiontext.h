@@ -20,14 +20,14 @@
 #define ZKL_SESSION_TEXT_SIZE		64	/* with the newline and the null */
 #define ZKL_SESSION_TEXT_NAME_SIZE	17	/* with the null */
 
-/* Write both as hexadecimal numbers. */
+/* Write the ID and the password as hexadecimal numbers. */
 extern void zkl_session_text_format(int64_t id,
 									const char password[ZKL_SESSION_TEXT_PASSWORD],
 									char str[ZKL_SESSION_TEXT_SIZE]);
 
 /*
- * Read them.  Returns false if the text names no session, for instance
- * because it was cut off.
+ * Read the ID and the password.  Returns false if the text names no session,
+ * for instance because it was cut off.
  */
 extern bool zkl_session_text_parse(const char *str, int64_t *id,
 								   char password[ZKL_SESSION_TEXT_PASSWORD]);

@@ -90,8 +90,8 @@ static const ZklTicketStep nothing = {
 };
 
 /*
- * The request that each state sends when it begins, and then waits for.
- * Those that follow CREATING wait for the list that was sent with the create.
+ * The request that each state sends when it begins, and then waits for.  The
+ * states that follow CREATING wait for the list that was sent with the create.
  * OWNED requests the watch on its own znode, but does not wait for it.
  */
 static const ZklRequest requests[ZKL_TICKET_NSTATES] = {
@@ -235,7 +235,7 @@ lose(ZklTicket *ticket)
 /*
  * The owner lists the directory.  If a list was too long for the connection,
  * another one would end the next connection, too.  Then the ticket reads only
- * its own znode, which shows whether that still exists.
+ * its own znode, which shows whether the znode still exists.
  */
 static ZklTicketStep
 check(ZklTicket *ticket)
@@ -246,8 +246,8 @@ check(ZklTicket *ticket)
 
 /*
  * The only znode before this one is gone, and nothing else in the directory
- * had changed before that.  So the ticket owns the lock.  A list has still to
- * show which znodes are behind it.
+ * had changed before.  So the ticket owns the lock.  A list has still to show
+ * which znodes are behind it.
  */
 static ZklTicketStep
 take_over(ZklTicket *ticket)
@@ -281,7 +281,7 @@ delete_and_fail(ZklTicket *ticket, ZklFailure failure)
 }
 
 /*
- * There is a znode, or perhaps is, that ZooKeeper refuses to delete.  It goes
+ * There is, or may be, a znode that ZooKeeper refuses to delete.  It goes
  * before all znodes that the server could make, so the server cannot get the
  * lock until that znode is gone.
  */
@@ -459,7 +459,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 			/*
 			 * The znode has the writer's name or the reader's; the reply will
 			 * tell.  Even if this request was not sent, an earlier one may
-			 * have been, with its reply lost.
+			 * have been done, with its reply lost.
 			 */
 		case ZKL_TICKET_DOWNGRADING:
 			ticket->unwanted = true;
@@ -549,9 +549,9 @@ on_describe(ZklTicket *ticket)
 }
 
 /*
- * A ticket that created its directory defers its first list until now.  It
- * hears this once.  In an owner's other states, the request under way is that
- * list, or ends with it.
+ * A ticket that created its directory defers its first list until the event
+ * LOOK, which comes once.  In an owner's other states, the request under way
+ * is that list, or ends with it.
  */
 static ZklTicketStep
 on_look(ZklTicket *ticket)
@@ -600,9 +600,9 @@ on_children_changed(ZklTicket *ticket)
 /*
  * All watches are gone, and ZooKeeper may now delete a znode that it refused
  * to delete before.  A list that was too long for a connection waits until the
- * lock is wanted again, or it would end each connection.  In the other states a
- * request for the new connection is due already: the outcome of the one before
- * it was reported first.
+ * lock is wanted again: it would end each connection.  In the other states a
+ * request for the new connection is due already, because the ticket got the
+ * outcome of the last request first.
  */
 static ZklTicketStep
 on_reconnected(ZklTicket *ticket)
@@ -776,15 +776,13 @@ on_delete_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	/* The directory is not known to be missing. */
+	/* Another request failed: this tells nothing about the directory. */
 	if (event->outcome == ZKL_OUTCOME_UNDONE)
 		return ticket->unwanted ? gone(ticket) :
 			become(ticket, ZKL_TICKET_CREATING_BOTH);
 	on_create_reply(ticket, event);
 
-	/*
-	 * Unlike after CREATE, no reply to a list has to come first.
-	 */
+	/* Unlike after CREATE, no reply to a list has to come first. */
 	if (ticket->state != ZKL_TICKET_CREATED)
 		return look_again(ticket);
 	if (ticket->unwanted || ticket->mode == ZKL_MODE_LEASE ||
@@ -851,7 +849,7 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 	/*
 	 * The create was not done; but it may be done late, behind the ticket's
-	 * back.  Without a UUID it was never sent: its worker ended before that.
+	 * back.  Without a UUID it was never sent: its worker ended.
 	 */
 	step = create_anew(ticket);
 	step.orphan = ticket->uuid[0] != '\0';
@@ -960,7 +958,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	ticket->predecessor[0] = '\0';
 	ticket->front[0] = '\0';
 
-	/* A lease needs no number in safe order. */
+	/* A lease needs no sequence number below ZKL_SEQUENCE_LIMIT. */
 	if (ticket->mode != ZKL_MODE_LEASE &&
 		zkl_recipe_number(ticket->name) < 0)
 		return delete_and_fail(ticket, ZKL_FAILURE_SEQUENCE);
@@ -1117,12 +1115,12 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * The ticket reads the data again in any case.  That sets the watch, which
- * the ticket's own write may have used up.  The data also show the result of
- * a write whose reply was lost, and whether another client has written
- * __REVOKE__ to request the release.  The ticket notes that before it
- * overwrites the data.  If ZooKeeper refuses writes, other clients' tries are
- * not told that the lock is in use.
+ * The ticket reads the data again in any case.  The read sets the watch, which
+ * the ticket's own write may have used up.  The data also show the result of a
+ * write whose reply was lost, and whether another client has written
+ * __REVOKE__ to request the release.  The ticket notes such a request before
+ * it overwrites the data.  If ZooKeeper refuses writes, other clients' tries
+ * are not told that the lock is in use.
  */
 static ZklTicketStep
 on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -1146,10 +1144,9 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * The reader's znode takes the writer's place in the queue in one
- * transaction.  So no other znode can come between.  And if the writer's
- * znode is gone, the ticket does not take its place, in which another client
- * may be by now.
+ * The reader's znode takes the writer's place in the queue in one transaction.
+ * So no other znode can come between.  And if the writer's znode is gone, the
+ * transaction fails, because another client may own the lock by now.
  */
 static ZklTicketStep
 on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -1182,8 +1179,8 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	}
 
 	/*
-	 * ZooKeeper forbids it.  This server's readers can use the writer's
-	 * znode; other servers' readers wait.
+	 * ZooKeeper forbids the downgrade.  This server's readers can use the
+	 * writer's znode; other servers' readers wait.
 	 */
 	return go_on(ticket, ZKL_TICKET_CHECKING);
 }

@@ -43,15 +43,16 @@
  * write.  So it notices whatever was lost or overwritten, and writes again.
  *
  * A try must not report "held" because of a ticket that lingers.  So the UUID
- * of a znode says that its ticket only tries.  The owner before it takes that
- * as a query when it lists the directory.  If the owner lingers, it gives the
- * ticket up; if the lock is in use, it writes so into its own znode.  The
- * ticket that tries reads and watches that znode, and so learns which of the
- * two is the case.  The text stays true, because a ticket that has answered
- * never lingers.  A downgrade makes a new znode, which has not answered yet.
+ * of a znode says that its ticket only tries.  The owner before that znode
+ * takes such a UUID as a query when it lists the directory.  If the owner
+ * lingers, it gives the ticket up; if the lock is in use, it writes so into
+ * its own znode.  The ticket that tries reads and watches that znode, and so
+ * learns which of the two is the case.  The text stays true, because a ticket
+ * that has answered never lingers.  A downgrade makes a new znode, which has
+ * not answered yet.
  *
- * WATCH and LOOK come once while the lock is owned (entrystate.c notes that they
- * were sent), in whatever state the owner is.  So no state may forget them.
+ * WATCH and LOOK come once while the lock is owned, because entrystate.c notes
+ * that they were sent.  So no state of an owner may forget them.
  *
  * A client that is in no queue behind the ticket, such as a server that wants
  * a semaphore with another number of leases, queries the ticket by a mark in
@@ -82,7 +83,7 @@
  * The greatest czxid of which a token can be made: the token is the czxid
  * times 65536 plus a counter.  The upper 32 bits of a czxid count the
  * ensemble's elections, so ZKL_TICKET_CZXID_MAX is reached after 32,767
- * elections.  At the lower of the two numbers, a quarter of them is left.
+ * elections.  At ZKL_TICKET_CZXID_HIGH, a quarter of the elections is left.
  */
 #define ZKL_TICKET_CZXID_MAX	(INT64_MAX >> 16)
 #define ZKL_TICKET_CZXID_HIGH	(ZKL_TICKET_CZXID_MAX / 4 * 3)
@@ -196,11 +197,11 @@ typedef enum ZklReport
 {
 	ZKL_REPORT_NOTHING,
 	ZKL_REPORT_QUEUED,			/* the znode exists and is not first; reported
-								 * again when it no longer queries another one */
+								 * again when it no longer queries another */
 	ZKL_REPORT_OWNED,			/* the server owns the lock now */
 	ZKL_REPORT_CONTENDED,		/* another client queues behind the owned
 								 * ticket */
-	ZKL_REPORT_UNCONTENDED,		/* no other client queues behind it any more */
+	ZKL_REPORT_UNCONTENDED,		/* no other client queues behind any more */
 	ZKL_REPORT_DOWNGRADED,		/* the ticket is a reader's now; not contended
 								 * yet */
 	ZKL_REPORT_REVOKED,			/* the release of the lock has been requested */
@@ -229,8 +230,7 @@ typedef enum ZklTicketEventKind
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
 	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired */
-	ZKL_EVENT_PREDECESSOR_GONE, /* the predecessor's watch fired: it is
-								 * deleted */
+	ZKL_EVENT_PREDECESSOR_GONE, /* the predecessor was deleted */
 	ZKL_EVENT_SELF_CHANGED,		/* the own znode's watch fired */
 	ZKL_EVENT_RECONNECTED,		/* same session, but all watches are gone */
 	ZKL_EVENT_RESTARTED,		/* new worker, same session: replies are lost */
@@ -302,8 +302,8 @@ typedef struct ZklTicket
 	bool		rechecks;		/* it lists again, to see whether it is still
 								 * contended */
 	int			rounds;			/* how often the directory was missing */
-	ZklFailure	failure;		/* in states REFUSED and STUCK; as an owner:
-								 * of the last list */
+	ZklFailure	failure;		/* in states REFUSED and STUCK; of an owner:
+								 * why its last list failed */
 
 	/* about the znode, until the next attempt to make one */
 	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */

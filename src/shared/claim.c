@@ -86,7 +86,7 @@ zkl_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 	if (beginning == ZKL_BEGUN)
 	{
 		make_way(entry, mode);
-		/* Claims that name no limit leave what others have named. */
+		/* A claim that names no limit leaves the limit of others unchanged. */
 		if (mode == ZKL_MODE_LEASE &&
 			(*limit != 0 || dlist_is_empty(&entry->claims)))
 			entry->limit = *limit;
@@ -103,9 +103,9 @@ zkl_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 }
 
 /*
- * Leases of a semaphore on the path would have to be given up first, and
- * other claims may go first.  In these cases the caller begins a claim that
- * waits.
+ * If the path has leases of a semaphore, or other claims, the caller begins a
+ * claim that waits: the leases must be given up first, or the other claims may
+ * go first.
  */
 ZklClaim *
 zkl_claim_begin_held(const char *path, uint32 hash, ZklMode mode,
@@ -386,7 +386,7 @@ zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until)
 
 /*
  * The claims that use the detached claim have its token, and a hold limit
- * unless only a commit uses it.  One that has just passed its hold limit
+ * unless only a commit uses it.  A claim that has just passed its hold limit
  * counts as lost, whether or not the worker has marked it.
  */
 bool
@@ -407,7 +407,7 @@ zkl_claim_renew(ZklClaim *claim, int64 hold_until)
 			other->token == claim->token && other->hold_until != 0)
 			other->hold_until = hold_until;
 	}
-	zkl_entry_ask_worker(entry);	/* for its timer */
+	zkl_entry_ask_worker(entry);	/* it arms the timer */
 	zkl_entry_unlock(entry->hash);
 	return held;
 }
@@ -438,9 +438,8 @@ zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant)
 
 /*
  * The lock has a holder already, so no other claim takes this for a grant.
- * The new claim comes right after the other in the list, and so before all
- * that wait: a timer that looks at the claims that are held need not look at
- * those.
+ * The new claim comes right after the holder's in the list, and so before all
+ * claims that wait: a timer looks only at the claims that are held.
  */
 static void
 attach_use(ZklClaim *claim, ZklClaim *holder, int64 now)
@@ -462,8 +461,8 @@ attach_use(ZklClaim *claim, ZklClaim *holder, int64 now)
 }
 
 /*
- * The use has no hold limit: it lasts as long as its commit does, and only if
- * the lock is good does it begin.
+ * The use has no hold limit: it begins only if the lock is good, and lasts as
+ * long as its commit.
  */
 ZklClaim *
 zkl_claim_use_hold(const ZklHoldSearch *search, const ZklClaimant *claimant, ZklHold *hold)
@@ -522,7 +521,7 @@ find_hold(const ZklHoldSearch *search, ZklHold *hold)
 
 		if (claim->mode == ZKL_MODE_LEASE)
 		{
-			hold->is_semaphore = true;	/* and so are all claims */
+			hold->is_semaphore = true;	/* all claims are for leases */
 			return NULL;
 		}
 		if (claim->state == ZKL_CLAIM_WAITING || claim->detached != 0 ||
@@ -603,9 +602,7 @@ zkl_claim_end(ZklClaim *claim)
 	}
 	zkl_entry_unlock(hash);
 
-	/*
-	 * Do this now that no process can find the claim and make it due again.
-	 */
+	/* Do this now that no process can find the claim and make it due again. */
 	if (claim->detached != 0)
 		zkl_lock_table_not_due(claim);
 	zkl_lock_table_free_claim(claim);
@@ -614,9 +611,9 @@ zkl_claim_end(ZklClaim *claim)
 }
 
 /*
- * A use that ends before its holder releases nothing, so nothing is decided.
- * It has neither a run nor a row of statistics.  False: the claim is no use,
- * it is lost, or no other claim holds the lock.
+ * A use that ends before its holder releases nothing, so nothing is to be
+ * decided.  A use has neither a run nor a row of statistics.  False: the claim
+ * is no use, it is lost, or no other claim holds the lock.
  */
 static bool
 detach_use(ZklClaim *claim)
@@ -654,8 +651,8 @@ detach(ZklClaim *claim, int64 now)
 		entry->leader = NULL;
 
 		/*
-		 * The next leader must be another server.  If the ticket lingered,
-		 * this server's next claim for the leadership would take it.
+		 * The next leader must be another server, so the ticket must not
+		 * linger: this server's next claim for the leadership would take it.
 		 */
 		entry->revoked |= claim->state == ZKL_CLAIM_HELD;
 	}
@@ -839,8 +836,8 @@ zkl_claim_status_is_settled(ZklClaim *claim)
 	zkl_entry_lock(entry);
 
 	/*
-	 * Look and mark under one lock.  If the znode goes after the look, the
-	 * worker finds the mark and sets the latch.
+	 * Look at the znodes and set the mark under one lock.  If the last znode
+	 * goes after the look, the worker finds the mark and sets the latch.
 	 */
 	settled = !zkl_entry_is_releasing(entry);
 	zkl_entry_set_needs_ticket(claim, !settled);
@@ -862,7 +859,10 @@ zkl_claim_status_is_releasing(const char *path)
 	return releasing;
 }
 
-/* A claim on leases has no ticket, so nothing is known about other clients. */
+/*
+ * A claim on leases has no ticket, so this server knows nothing about other
+ * clients.
+ */
 ZklObstacle
 zkl_claim_status_obstacle(const ZklClaim *claim)
 {
@@ -913,8 +913,8 @@ zkl_claim_status_describe(const char *path, const char *znode,
 
 /*
  * The entry of the lock, or of one of its leases, whose ticket has this znode;
- * NULL if there is none.  The caller holds the partition, which all of them
- * are in.
+ * NULL if there is none.  The caller holds the partition of the lock and its
+ * leases.
  */
 static ZklEntry *
 find_ticket(const char *path, uint32 hash, const char *znode)

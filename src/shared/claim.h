@@ -37,7 +37,7 @@ typedef enum ZklClaimStatus
 {
 	ZKL_STATUS_GOOD,
 	ZKL_STATUS_DOUBT,			/* good again if the session turns out to live */
-	ZKL_STATUS_LOST				/* or its hold limit has passed */
+	ZKL_STATUS_LOST				/* also if its hold limit has passed */
 } ZklClaimStatus;
 
 /*
@@ -51,7 +51,7 @@ typedef struct ZklClaimant
 	int			detached;		/* as in ZklClaim */
 	const char *owner_text;		/* shorter than ZKL_OWNER_TEXT_SIZE */
 	int			loss_signal;
-	bool		superuser;		/* or a superuser may use the claim */
+	bool		superuser;		/* a superuser has or may use the claim */
 } ZklClaimant;
 
 /*
@@ -128,12 +128,12 @@ extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
 
 /*
  * The lock that a session of this server holds, for a transaction of another
- * one that commits under it (use.h).  look_at: look at the hold, and write
- * what there is to know.  use: the same; and if the hold is good, and its
- * ticket may serve this session, count the use, and begin a claim of this
- * process, in its own place, that is HELD on the same ticket with the same
- * token.  NULL: the claim has not begun.  Without a claimant, this only
- * counts.  The claim is ended like any other claim.
+ * one that commits under it (use.h).  Both functions look at the hold, and
+ * write what there is to know.  If the hold is good, and its ticket may serve
+ * this session, use_hold also counts the use, and begins a claim of this
+ * process, which is HELD on the same ticket with the same token.  The claim
+ * has a place of its own, and ends like any other claim.  NULL: no claim has
+ * begun.  Without a claimant, use_hold only counts.
  */
 typedef struct ZklHoldSearch
 {
@@ -170,7 +170,7 @@ extern ZklClaim *zkl_claim_use_hold(const ZklHoldSearch *search,
  * set_run: from now on the claim is for this run of a job, whose start the
  * worker writes now; and when the claim ends, the run ends as failed.  False
  * if the claim was lost; then the run has ended, too.  end_run: end the run
- * before that, if it has not ended.
+ * now, before its claim, if it has not ended.
  */
 extern bool zkl_claim_set_run(ZklClaim *claim, int slot);
 extern void zkl_claim_end_run(ZklClaim *claim, bool done);
@@ -227,10 +227,10 @@ extern bool zkl_claim_status_is_settled(ZklClaim *claim);
 extern bool zkl_claim_status_is_releasing(const char *path);
 
 /*
- * Note that the path is known not to be another kind of lock, if the claim is
- * still held.  A claim that gets leases must check that, unless another claim
- * has done so since this server first had leases ("surveyed" of the
- * semaphore's entry).
+ * If the claim is still held, note that the path is no other kind of lock.  A
+ * backend that gets leases must look for other kinds, unless another claim has
+ * done so since this server first had leases ("surveyed" of the semaphore's
+ * entry).
  */
 extern void zkl_claim_mark_surveyed(ZklClaim *claim);
 

@@ -58,7 +58,7 @@ static void look_at_waiting(int64 now);
 
 /*
  * There is room for as many detached claims as for entries.  There are more
- * claims than that, so backends have claims left.
+ * claims than entries, so backends have claims left.
  */
 Size
 zkl_detached_size(void)
@@ -121,7 +121,7 @@ zkl_detached_request(const char *path, int64 hold_limit, ZklClaimant *claimant,
 
 	LWLockAcquire(detached->lock, LW_EXCLUSIVE);
 	if (detached->owner_pid != claimant->pid)
-		;						/* another one may have begun */
+		;						/* another claims process runs */
 	else if (!zkl_linger_quota_begin_claim(path, detached->nfree))
 		beginning = ZKL_BEGIN_BOUND;
 	else
@@ -216,8 +216,8 @@ copy(const ZklDetached *slot, ZklDetachedInfo *info)
 
 /*
  * Is the claim about to end, because it was lost?  The claims process may not
- * have noticed yet.  This notes in the slot, or in a copy of it, how the claim
- * was lost.
+ * have noticed yet.  This function notes in the slot, or in a copy of it, how
+ * the claim was lost.
  */
 static bool
 is_lost(ZklDetached *slot)
@@ -312,13 +312,11 @@ zkl_detached_use(uint64 number, const ZklClaimant *claimant)
 	return claim;
 }
 
-/*
- * What happens to a claim.  The caller has detached_lock, exclusively.
- */
+/* What happens to a claim.  The caller has detached_lock, exclusively. */
 
 /*
- * Request the lock, as a claim that waits.  Only the first in line requests
- * the ticket from the worker, and is woken whenever there is news.
+ * Request the lock, as a claim that waits.  Only the first claim in line
+ * requests the ticket from the worker, and is woken whenever there is news.
  */
 static void
 ask(ZklDetached *slot)
@@ -379,9 +377,9 @@ note_asked(ZklDetached *slot, int64 hold_limit)
 
 /*
  * The claims process looks at all claims that wait when the first of them may
- * have to end, rather than at each change of one.  So most changes do not
- * wake it.  It looks at most ten times a second, so a claim may end a tenth
- * of a second late.
+ * have to end, rather than at each change of a claim.  So most changes do not
+ * wake it.  It looks at most ten times a second, so a claim may end a tenth of
+ * a second late.
  */
 static void
 look_by(int64 moment)

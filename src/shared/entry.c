@@ -35,8 +35,8 @@ static void note_standby(ZklEntry *entry);
 
 /*
  * The latches to set when the partition is unlocked.  A process that wakes up
- * locks the partition first, so if it woke up earlier, it would only have to
- * sleep again.
+ * locks the partition first.  If it woke up while the partition is locked, it
+ * would have to sleep again.
  */
 static Latch *late[8];
 static int	nlate = 0;
@@ -148,9 +148,9 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 		else if (entry->state == ZKL_ENTRY_OWNED && !entry->list_asked)
 		{
 			/*
-			 * A ticket that created its directory has not been listed yet.
-			 * Only a list shows whether other clients queue.  Without it, the
-			 * server would hand the lock on beyond its tenure.
+			 * A ticket that created its directory has not listed it yet.  The
+			 * list alone shows whether other clients queue.  Without a list,
+			 * the server would hand the lock on beyond its tenure.
 			 */
 			entry->handed_on = true;
 			zkl_entry_ask_worker(entry);
@@ -198,8 +198,8 @@ zkl_entry_settle_idle(ZklEntry *entry)
 }
 
 /*
- * While a claim needs leases, a lease that no claim holds is not idle: it is
- * one of those that the claim is collecting.
+ * While a claim needs leases, a lease that no claim holds is not idle, because
+ * the claim is collecting it.
  */
 bool
 zkl_entry_is_idle(const ZklEntry *entry)
@@ -290,8 +290,8 @@ zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now)
 /*
  * If readers could always join, they would keep a writer on another server
  * waiting for ever.  But a contended ticket no longer lists the directory, so
- * that writer may be gone: the worker lists once more, and wakes the claims
- * if so.
+ * the writer may be gone.  So the worker lists once more, and wakes the claims
+ * if no writer is left.
  */
 bool
 zkl_entry_may_join(ZklEntry *entry, int64 now)
@@ -438,7 +438,7 @@ zkl_entry_holder(const ZklEntry *entry)
 	{
 		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		/* Thousands of detached claims may wait after the last one. */
+		/* Thousands of claims may wait after the last one that is held. */
 		if (left == 0)
 			break;
 		if (claim->state != ZKL_CLAIM_HELD)
@@ -459,7 +459,8 @@ zkl_entry_holder(const ZklEntry *entry)
 
 /*
  * Other claims, also of superusers, may join a reader's ticket at any time,
- * and take an idle lease.  So the znodes of both never exclude superusers.
+ * and take an idle lease.  So the znodes of readers' tickets and of leases
+ * never exclude superusers.
  */
 void
 zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim)
@@ -504,9 +505,8 @@ zkl_entry_withdraw(ZklEntry *entry)
 /*
  * WANTED -> NONE.  The worker has not looked at the request yet, or there is
  * no worker.  If the worker has just taken the entry off its list, it will
- * still look, and find nothing to do, even if the entry has been put back on
- * the list since.  So the entry must not be removed before the worker has
- * looked.
+ * still look, and find nothing to do.  So the entry must not be removed before
+ * the worker has looked.
  */
 static void
 take_back(ZklEntry *entry)
@@ -624,7 +624,7 @@ zkl_entry_wake_needing(ZklEntry *entry)
 
 	/*
 	 * A backend that wakes up looks again at what it waits for.  Many
-	 * detached claims may come after the last one that needs the ticket.
+	 * detached claims may come after the last claim that needs the ticket.
 	 */
 	dlist_foreach(iter, &entry->lock->claims)
 	{
@@ -739,9 +739,8 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 }
 
 /*
- * Leases that were given up are counted in nlinked, but not in nleases.  The
- * stuck ones among them are in nstuck, and so is the entry's own ticket if it
- * is stuck.
+ * Leases that were given up are counted in nlinked, but not in nleases.
+ * nstuck counts the stuck leases, and the entry's own ticket if that is stuck.
  */
 bool
 zkl_entry_is_releasing(const ZklEntry *entry)

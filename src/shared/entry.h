@@ -45,9 +45,9 @@ extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
 extern void zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim);
 
 /*
- * May the ticket serve this claim?  Its mode must fit.  If its znode says
- * that it serves no superuser, it must not serve one, because
- * zk_lock_force_release() trusts that text.
+ * May the ticket serve this claim?  The ticket's mode must fit.  If its znode
+ * says that the ticket serves no superuser, the ticket must not serve one,
+ * because zk_lock_force_release() trusts that text.
  */
 extern bool zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim);
 
@@ -98,8 +98,8 @@ extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
 extern void zkl_entry_count_claim(ZklEntry *entry, int64 now);
 
 /*
- * note_release: a claim releases the lock.  comes_back: was that less than
- * zklock.linger ago?
+ * note_release: a claim releases the lock.  comes_back: was the last release
+ * less than zklock.linger ago?
  */
 extern void zkl_entry_note_release(ZklEntry *lock, int64 now);
 extern bool zkl_entry_comes_back(const ZklEntry *lock, int64 now);
@@ -162,9 +162,8 @@ extern bool zkl_entry_remove_if_unused(ZklEntry *entry);
 extern bool zkl_entry_is_idle(const ZklEntry *entry);
 
 /*
- * Must the server let other clients go first?  A ticket whose release has
- * been requested is not handed on within the server either: the lock goes to
- * the client that requested it.
+ * Must the server let other clients go first?  It must if the release of the
+ * ticket was requested: then the lock goes to the client that requested it.
  */
 extern bool zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now);
 

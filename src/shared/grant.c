@@ -90,10 +90,10 @@ need_ticket(ZklClaim *claim)
 }
 
 /*
- * Without "requests", this only grants what the server owns already.  With it,
- * the claim is marked as needing the ticket before this looks at the state,
- * under the same lock.  So the backend can sleep after this without missing a
- * wake-up.
+ * Without "requests", this only grants what the server owns already.  With
+ * "requests", the function marks the claim as needing the ticket, and then
+ * looks at the state under the same lock.  So the backend can sleep afterwards
+ * without missing a wake-up.
  */
 static ZklAnswer
 ask_for_ticket(ZklClaim *claim, bool requests)
@@ -135,9 +135,9 @@ ask_for_ticket(ZklClaim *claim, bool requests)
 				return ZKL_ANSWER_QUEUED;
 
 			/*
-			 * A reader's ticket cannot serve a writer, and one that excludes
-			 * superusers cannot serve a superuser.  The ticket must stay
-			 * while claims hold it; when the last of them ends, it wakes this
+			 * A reader's ticket cannot serve a writer, and a ticket that
+			 * excludes superusers cannot serve a superuser.  The ticket must
+			 * stay while claims hold it; the end of the last one wakes this
 			 * backend.
 			 */
 			if (zkl_entry_serves(entry, claim))
@@ -154,8 +154,9 @@ ask_for_ticket(ZklClaim *claim, bool requests)
 /*
  * The advisory lock excludes two claims of different modes.  So the claim that
  * requested this ticket has usually ended, and this claim waited behind it.  A
- * writer that waits does not take over the ticket of a try: readers on other
- * servers would take the wait for one that soon ends, and find no deadlock.
+ * writer that waits does not take over the ticket of a try.  Readers on other
+ * servers expect the wait of a try to end soon, so they would find no
+ * deadlock.
  */
 static bool
 needs_other_ticket(const ZklClaim *claim)
@@ -220,12 +221,13 @@ answer_owned(ZklClaim *claim, int64 now)
  * the order in which they began, and claims of an old generation have to begin
  * again.
  *
- * If the first one is of the claims process, all others wait for it.  If it is
- * a backend's, all claims without an advisory lock wait for it, also as long as it
- * waits for the advisory lock.  But a backend that has the advisory lock then goes
- * first, even if it came later: else it would wait for a claim of the claims
- * process, that claim for the first backend, and that one for the advisory lock.
- * The claim that goes first wakes the others at its end.
+ * If the first claim is of the claims process, all others wait for it.  If it
+ * is a backend's, all claims without an advisory lock wait for it, even while
+ * it waits for the advisory lock.  But a backend that has the advisory lock
+ * then goes first, even if it came later: else it would wait for a claim of
+ * the claims process, that claim for the first backend, and the first backend
+ * for the advisory lock.  The claim that goes first wakes the others at its
+ * end.
  */
 static bool
 is_its_turn(const ZklClaim *claim)
@@ -391,9 +393,9 @@ zkl_grant_at_once(ZklClaim *claim)
 }
 
 /*
- * The claim needs no leases for now.  Otherwise its requests would keep a
- * znode in the queue before other clients, while the backend waits for the
- * inner mutex again.  The leases that this server has may belong to another
+ * Withdraw the claim's requests: they would keep a znode in the queue before
+ * other clients, while the backend waits for the inner mutex again.  And
+ * retire the leases that this server has, because they may belong to another
  * limit.
  */
 void

@@ -25,8 +25,8 @@ typedef enum ZklAnswer
 								 * generation; leases: begin anew */
 	ZKL_ANSWER_QUEUED,			/* another claim or client holds the lock, or
 								 * goes first */
-	ZKL_ANSWER_ASKING,			/* the same, but the znode in front may belong
-								 * to a lingering ticket */
+	ZKL_ANSWER_ASKING,			/* as QUEUED, but the znode in front may
+								 * belong to a lingering ticket */
 	ZKL_ANSWER_NONE,			/* ZooKeeper has not replied yet */
 	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
 	ZKL_ANSWER_FAILED,			/* the lock cannot be acquired; see

@@ -49,11 +49,10 @@ zkl_leadership_allow(ZklClaim *claim, bool may_commit)
 
 /*
  * A claim that has resigned still holds the lock until the claims process has
- * ended it, but no transaction may rely on it any more.  Nor may one that
- * requires the leadership before the claims process has found that this
- * history may lead.  This goes by the caller's own zklock.commit_requires, so
- * its guard needs no process when the setting changes.  The caller holds the
- * path's partition.
+ * ended it, but no transaction may rely on it any more.  Where the caller's
+ * own zklock.commit_requires names the leadership, the claims process must
+ * also have found that this history may lead.  So no process has to act when
+ * that setting changes.  The caller holds the path's partition.
  */
 static bool
 leads(const ZklClaim *claim)

@@ -7,7 +7,7 @@
  * has shown that fewer znodes than the semaphore's limit go before its own, or
  * that there are no more znodes at all than the limit.  The owners of all
  * leases owned before were among those znodes (see recipe.h).  One list may
- * show that for many leases, because it was sent after the creates of all of
+ * show so for many leases, because it was sent after the creates of all of
  * them (see sendqueue.c).
  *
  * The mutex gives the order, and lets only one client have more znodes than
@@ -50,8 +50,8 @@ zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
 }
 
 /*
- * A lease of an older epoch went with its session, although the worker has
- * perhaps not come to it yet.
+ * A lease of an older epoch ended with its session, even if the worker has not
+ * processed the expiry yet.
  */
 static bool
 is_usable(const ZklEntry *lease, uint64 epoch)
@@ -60,8 +60,8 @@ is_usable(const ZklEntry *lease, uint64 epoch)
 }
 
 /*
- * A revoked lease goes to the client that requested its release.  One without
- * numbers for tokens can serve no claim, and nor can one that is retired.
+ * A revoked lease goes to the client that requested its release.  A lease that
+ * has no numbers left for tokens, or that is retired, can serve no claim.
  */
 static bool
 is_used_up(const ZklEntry *lease)
@@ -102,7 +102,7 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 /*
  * The head of the idle list is taken first.  So the leases that were used last
  * are used again, and the others linger until the worker gives them up.  A
- * claim that was lost has no leases any more; then this does nothing.
+ * claim that was lost has no leases any more; then this function does nothing.
  */
 void
 zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
@@ -122,7 +122,7 @@ zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
 	}
 }
 
-/* The tickets stay as they are, so this is not noted in ZooKeeper. */
+/* The tickets stay as they are, so ZooKeeper need not know of the move. */
 void
 zkl_leases_move(ZklClaim *to, ZklClaim *from)
 {
@@ -145,8 +145,8 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
 }
 
 /*
- * While no lease has a znode, only one is requested: it makes the directory,
- * which then stays.
+ * While no lease has a znode, request only one: its create makes the
+ * directory, which then stays.
  */
 bool
 zkl_leases_ask(const ZklClaim *claim, uint64 epoch)
@@ -171,7 +171,7 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch)
 
 	/*
 	 * Request one lease even if the limit is 0.  If no limit is known,
-	 * request one more than are owned, which finds the limit out.
+	 * request one more lease than are owned: the worker then reads the limit.
 	 */
 	limit = zkl_leases_limit(semaphore);
 	limit = limit == ZKL_LIMIT_NONE ? semaphore->nowned + 1 : Max(1, limit);
@@ -330,7 +330,7 @@ zkl_leases_asking(ZklEntry *semaphore)
 
 /*
  * A claim that was first before may have requested more leases.  It has ended,
- * but the next one was there already.
+ * but the next claim had begun to wait by then.
  */
 static void
 withdraw_surplus(ZklEntry *semaphore)
@@ -343,7 +343,7 @@ withdraw_surplus(ZklEntry *semaphore)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		/* This claim still needs as many as it requested. */
+		/* This claim still needs as many leases as it requested. */
 		if (claim->needs_ticket)
 			surplus -= claim->quantity;
 	}
@@ -378,7 +378,7 @@ zkl_leases_settle(ZklEntry *semaphore)
 
 	Assert(zkl_lock_table_is_mine(semaphore));
 	Assert(!zkl_lock_entry_is_lease(semaphore));
-	/* Keep the semaphore's entry, which the last lease may take along. */
+	/* Keep the semaphore's entry: the end of the last lease may remove it. */
 	semaphore->nlinked++;
 
 	/* A claim that needs leases holds the inner mutex, or only tries. */
@@ -401,7 +401,7 @@ zkl_leases_settle(ZklEntry *semaphore)
 
 	/*
 	 * Without a survey, the path may be another kind of lock for other
-	 * clients.  Leases that lingered would be in their way.
+	 * clients.  Leases that lingered would delay those clients.
 	 */
 	if (!semaphore->surveyed)
 		zkl_leases_give_up(semaphore);
@@ -451,12 +451,12 @@ mark_contended(ZklEntry *lease, void *arg)
 	if (lease->state != ZKL_ENTRY_OWNED || lease->contended)
 		return;
 	lease->contended = true;
-	zkl_entry_ask_worker(lease);	/* for its timer */
+	zkl_entry_ask_worker(lease);	/* it arms the timer */
 }
 
 /*
- * A client that waits for a lease can take any of them, so it makes all of
- * them contended.  Idle leases that no claim collects are given up.
+ * A client that waits for a lease can take any lease, so it makes all of them
+ * contended.  Idle leases that no claim collects are given up.
  */
 void
 zkl_leases_set_contended(ZklEntry *semaphore)
@@ -466,8 +466,8 @@ zkl_leases_set_contended(ZklEntry *semaphore)
 }
 
 /*
- * A lease that is being released is in none of these lists.  The visitor takes
- * no lease off its list.
+ * A lease that is being released is in none of the lists below.  The visitor
+ * takes no lease off its list.
  */
 void
 zkl_leases_visit(ZklEntry *semaphore, ZklVisitor visitor, void *arg)

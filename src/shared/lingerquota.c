@@ -49,9 +49,9 @@ zkl_linger_quota_attach(void *memory, LWLockPadded *locks, bool is_new)
 
 /*
  * Usually the role has kept the ticket before, and there is room: then this
- * only compares.  The worker, which ends claims whose lease time is over, and
- * the claims process serve all roles: they keep the ticket for the one that
- * requested it.
+ * function only compares.  The worker, which ends claims whose lease time is
+ * over, and the claims process serve all roles: they keep the ticket for the
+ * one that requested it.
  */
 bool
 zkl_linger_quota_begin(ZklEntry *entry)

@@ -208,11 +208,11 @@ struct ZklEntry
 	 * Protected by the partition.  To make requests, the worker also reads
 	 * mode, role, only_tries, excludes_superuser, in_multilock and owner_text
 	 * without it.  Once the worker has seen that a ticket is wanted, backends
-	 * change these but the mode only when they give the ticket up, or later.
-	 * Then the new values are about the next ticket, and what the worker
-	 * reads goes at worst into a znode that it is about to delete.  Backends
-	 * change the mode only when they downgrade an owned ticket; the worker
-	 * uses a mode that it read without the lock only for a new ticket.
+	 * change these fields, except mode, only when they give the ticket up, or
+	 * later.  Then the new values are about the next ticket, and what the
+	 * worker reads goes at worst into a znode that it is about to delete.
+	 * Backends change the mode only when they downgrade an owned ticket; the
+	 * worker uses a mode that it read without the lock only for a new ticket.
 	 *
 	 * First the ticket: its state, and the request.
 	 */
@@ -224,7 +224,7 @@ struct ZklEntry
 								 * tries */
 	bool		excludes_superuser; /* the ticket must not serve superusers,
 									 * because its znode says so */
-	bool		in_multilock;	/* that backend also requests other tickets */
+	bool		in_multilock;	/* the backend requests other tickets, too */
 	bool		seen;			/* the worker has looked since the state
 								 * became WANTED */
 	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
@@ -260,8 +260,8 @@ struct ZklEntry
 								 * ticket */
 	bool		recheck_asked;	/* the worker shall check whether "contended"
 								 * is still true */
-	bool		answered;		/* the znode says, or is about to say, that it
-								 * is in use */
+	bool		answered;		/* the znode says, or is about to say, that
+								 * the lock is in use */
 	bool		blocked;		/* QUEUED, and as far as the worker knows, the
 								 * ticket certainly has to wait */
 	bool		revoked;		/* its release has been requested */
@@ -364,13 +364,14 @@ struct ZklClaim
 	Oid			database;
 	bool		superuser;		/* of a superuser's session; and of a detached
 								 * claim, because superusers may use it */
-	bool		is_use;			/* by it, a transaction uses a detached claim,
-								 * or another session's hold */
+	bool		is_use;			/* the use of a detached claim, or of another
+								 * session's hold */
 
 	/*
 	 * Written under the partition.  The claim's own backend also reads state,
-	 * epoch, mode and quantity without it, its signal handler state and
-	 * since, and detached.c state, under the lock of the detached claims.
+	 * epoch, mode and quantity without it, and its signal handler reads state
+	 * and since.  detached.c reads state under the lock of the detached
+	 * claims.
 	 */
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */
@@ -397,15 +398,14 @@ struct ZklClaim
 								 * lead */
 
 	/*
-	 * Written under the partition, exclusively, and read by the claim's own
-	 * backend also without it: token, hold_until, waits_locally and run,
-	 * which no other process writes, but for a hold_until that is renewed
-	 * with a detached claim, and for a run that ends with a loss; failure,
-	 * once it has been told ZKL_ANSWER_FAILED; resigned, whose change wakes
-	 * it; nudged, by a signal handler; and generation.  The worker writes the
-	 * generation of a claim on leases when one is lost, perhaps at the same
-	 * moment; but leases share their advisory lock, so the old value will do
-	 * as well as the new one.
+	 * Written under the partition, exclusively.  The claim's own backend also
+	 * reads these fields without the lock.  No other process writes token,
+	 * hold_until, waits_locally and run, but the renewal of a detached claim
+	 * moves hold_until, and a loss ends the run.  The backend reads failure
+	 * after it was told ZKL_ANSWER_FAILED, resigned after it was woken, and
+	 * nudged in a signal handler.  The worker may write the generation of a
+	 * claim on leases while the backend reads it.  But leases share their
+	 * advisory lock, so the old generation will do as well as the new one.
 	 */
 	int64		token;			/* since HELD */
 	int64		hold_until;		/* when the hold limit passes; 0: never */

@@ -79,9 +79,9 @@ zkl_lock_stat_attach(void *memory, LWLockPadded *locks, bool is_new)
 
 /*
  * Find or make the row of the claim's path, and make it the most recently
- * used one; NULL if there is no room.  The quick path is for a lock that is
- * used repeatedly.
- * A transaction that uses a detached claim acquires nothing.
+ * used one; NULL if there is no room.  NULL also for the use of a detached
+ * claim, which acquires nothing.  The quick path is for a lock that is used
+ * repeatedly.
  */
 static ZklLockStat *
 use(ZklClaim *claim)

@@ -42,7 +42,7 @@
 ZklLockTable *zkl_lock_table = NULL;
 
 static HTAB *entries = NULL;
-static int	max_entries = 0;	/* in the postmaster and its children */
+static int	max_entries = 0;	/* set in the postmaster, and inherited */
 
 static void choose_max_entries(void);
 static int	wished_entries(void);
@@ -64,7 +64,7 @@ static bool any_held_in(int partition);
 static void clear_claim(ZklClaim *claim);
 static void set_due(ZklClaim *claim);
 
-/* The number of entries is chosen here, because this is called first. */
+/* Choose the number of entries here: this function is called first. */
 Size
 zkl_lock_table_size(void)
 {
@@ -103,9 +103,9 @@ zkl_lock_table_attach(void *memory, LWLockPadded *locks, bool is_new)
 }
 
 /*
- * Each entry may also take a place in PostgreSQL's own lock table.  When that
- * is full, not even a new client can connect.  So zklock takes at most half
- * of it, and reaches its own limit first.
+ * Each entry may also take a place in PostgreSQL's own lock table.  When
+ * PostgreSQL's table is full, not even a new client can connect.  So zklock
+ * takes at most half of it, and reaches its own limit first.
  */
 static void
 choose_max_entries(void)
@@ -147,9 +147,9 @@ max_claims(void)
 }
 
 /*
- * So many entries and claims are set aside for leaderships: where commits
- * require one, a full table would stop all writes.  The claims that the
- * claims process itself begins are leaderships.  Other processes get 0.
+ * How many entries and claims are set aside for leaderships: where commits
+ * require one, a full table would stop all writes.  The claims that the claims
+ * process itself begins are leaderships.  Other processes get 0.
  */
 static int
 set_aside(void)
@@ -426,7 +426,7 @@ void
 zkl_lock_table_free_claim(ZklClaim *claim)
 {
 	if (claim >= &claims[nclaims - MaxBackends])
-		return;					/* a place for a use stays its process's */
+		return;					/* the place of a use is not in the list */
 	claim->pid = 0;
 	SpinLockAcquire(&zkl_lock_table->claims_mutex);
 	dlist_push_head(&zkl_lock_table->free_claims, &claim->link);

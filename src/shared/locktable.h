@@ -51,8 +51,8 @@ typedef struct ZklCounters
 	pg_atomic_uint64 lost;		/* tickets lost while owned */
 	pg_atomic_uint64 connects;
 	pg_atomic_uint64 expirations;
-	pg_atomic_uint64 bypasses;	/* znodes seen behind a ticket whose clients
-								 * do not wait for zklock */
+	pg_atomic_uint64 bypasses;	/* znodes behind a ticket, of clients that do
+								 * not wait for zklock */
 	pg_atomic_uint64 ensembles; /* how often ZooKeeper's data were replaced,
 								 * or set back */
 } ZklCounters;
@@ -234,9 +234,9 @@ extern void zkl_lock_table_use_reserve(void);
 
 /*
  * Call the visitor for all entries, one partition after another, so that the
- * others stay free.  The caller holds no partition.  The
- * visitor removes nothing, changes nothing if the mode is LW_SHARED, and
- * calls nothing of this file but wake-ups.
+ * others stay free.  The caller holds no partition.  The visitor removes
+ * nothing, changes nothing if the mode is LW_SHARED, and calls no function of
+ * this file but wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 extern void zkl_lock_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg);

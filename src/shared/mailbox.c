@@ -296,8 +296,8 @@ zkl_mailbox_is_wanted(int slot, uint32 serial)
 }
 
 /*
- * Without the lock, this may write to the slot's next command, which then
- * only waits a little longer.
+ * Without the lock, the worker may write to the slot's next command, which
+ * then only waits a little longer.
  */
 void
 zkl_mailbox_note_heard(int slot, uint32 serial)
@@ -314,7 +314,7 @@ zkl_mailbox_finish(int slot, uint32 serial, ZklCommandOutcome outcome,
 	dsm_segment *segment = NULL;
 
 	/*
-	 * Create the segment before locking the slots, because that takes long
+	 * Create the segment before locking the slots: the creation takes long,
 	 * and may fail.
 	 */
 	if (size > INLINE_SIZE)
@@ -357,8 +357,8 @@ zkl_mailbox_finish(int slot, uint32 serial, ZklCommandOutcome outcome,
 }
 
 /*
- * Create a segment with the result; NULL if there is no memory, because that
- * must not end the worker.  A resource owner cleans up after a failure.
+ * Create a segment with the result; NULL if there is no memory, because an
+ * error would end the worker.  A resource owner cleans up after a failure.
  */
 static dsm_segment *
 make_segment(const char *answer, Size size)

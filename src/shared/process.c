@@ -74,8 +74,8 @@ add_name(void *name)
 
 /*
  * The postmaster does not tell its children that the server shuts down.  But
- * before it signals them, it writes that into the last line of its lock file,
- * for pg_ctl.
+ * before it signals them, it writes "stopping" into the last line of its lock
+ * file, for pg_ctl.
  */
 bool
 zkl_process_server_is_stopping(void)

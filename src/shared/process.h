@@ -34,9 +34,10 @@ extern bool zkl_process_look_at_signals(void);
 
 /*
  * Sleep until the latch is set, but not beyond this moment of zkl_now(), nor
- * beyond a minute unless that is ZKL_FOREVER.  Then reset the latch, so that
- * the caller looks after that.  "event" is the caller's own; see
- * zkl_wait_event().  This processes interrupts, and so may raise an error.
+ * beyond a minute unless that is ZKL_FOREVER.  Then reset the latch.  The
+ * caller looks afterwards, so it misses no wake-up.  "event" is the caller's
+ * own; see zkl_wait_event().  This processes interrupts, so it may raise an
+ * error.
  */
 extern void zkl_process_sleep(int64 until, const char *name, uint32 *event);
 

@@ -27,7 +27,7 @@ typedef struct ZklServerStat
 {
 	pg_atomic_uint64 sent[ZKL_TRAFFIC_KINDS];
 	pg_atomic_uint64 answers[ZKL_TRAFFIC_BOUNDS + 1];	/* by latency */
-	pg_atomic_uint64 answer_time;	/* the sum of their latencies */
+	pg_atomic_uint64 answer_time;	/* the sum of all latencies */
 	pg_atomic_uint64 reconnects;
 	pg_atomic_uint64 expirations;
 	pg_atomic_uint64 doubt_time;	/* of all doubts that have ended */

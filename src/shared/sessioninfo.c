@@ -60,8 +60,8 @@ zkl_session_info_is_safe(int64 now)
 	/*
 	 * The caller may read the epoch or the count of losses after this.  If
 	 * this moment belongs to a new session, both must be at least as new as
-	 * that session: on_expired() in sessionkeeper.c raises both before the
-	 * next session can be safe.
+	 * that session.  They are: on_expired() in sessionkeeper.c raises both
+	 * before the next session can be safe.
 	 */
 	pg_read_barrier();
 	return now < safe_until;
@@ -112,7 +112,7 @@ zkl_session_info_silent_from(int64 asked, int64 since)
 
 	if (refused_at != 0 && asked >= refused_at)
 		return since;
-	/* The next sign of life may be due only after that. */
+	/* The next sign of life may be due after zklock.connection_timeout. */
 	if (pg_atomic_read_u32(&info->connected) != 0)
 		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
 	return Max(since, heard_at) + ZKL_MS(patience_ms);
@@ -124,7 +124,7 @@ zkl_session_info_is_refused(void)
 	return pg_atomic_read_u64(&zkl_session_info->refused_at) != 0;
 }
 
-/* While the session is idle, no transaction has a claim that was not lost before. */
+/* While the session is idle, transactions have no claims but lost ones. */
 int64
 zkl_session_info_safe_until(void)
 {

@@ -71,9 +71,7 @@ typedef struct ZklSessionInfo
 										 * ends, in seconds since 1970; 0 if
 										 * it has none */
 
-	/*
-	 * Written under session_lock.  The worker itself reads them without it.
-	 */
+	/* Written under session_lock.  The worker itself reads them without it. */
 	int64		id;				/* 0 if none */
 	char		password[ZKL_PASSWORD_SIZE];
 	int			timeout_ms;		/* the shortest that ZooKeeper has granted */
@@ -152,9 +150,7 @@ extern int64 zkl_session_info_silent_from(int64 asked, int64 since);
 /* Does ZooKeeper refuse this server's credentials? */
 extern bool zkl_session_info_is_refused(void);
 
-/*
- * Is the session of this epoch in doubt, or has another epoch begun?
- */
+/* Is the session of this epoch in doubt, or has another epoch begun? */
 extern bool zkl_session_info_is_in_doubt(uint64 epoch, int64 now);
 
 /*

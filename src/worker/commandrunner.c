@@ -43,7 +43,7 @@
 
 /*
  * A command may itself be the reason why connections end.  So it ends after
- * this many of them; otherwise it would disturb all others for ever.
+ * this many connections; otherwise it would disturb all others for ever.
  */
 #define LOST_MAX		5
 
@@ -66,7 +66,7 @@ typedef enum ItemKind
 	ITEM_DELETE
 } ItemKind;
 
-/* Only the worker's process uses it, so no lock protects it. */
+/* A run of a command.  Only the worker's process uses it, without a lock. */
 typedef struct Run
 {
 	bool		active;
@@ -459,7 +459,7 @@ note_answer(Run *run, ItemKind kind, int64 number,
 		case ITEM_WALKED:
 			if (outcome == ZKL_COMMAND_OK)
 				note_walked(run, kind, number, event);
-			/* Below the start, directories of others need not be readable. */
+			/* Some directories below the start may be unreadable. */
 			if (outcome == ZKL_COMMAND_DENIED && number > 0)
 				return;
 			break;
@@ -575,9 +575,8 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 }
 
 /*
- * May the walk go on with this many more znodes?  The walk checks this before
- * it lists, because a very long list would hold up the requests of other
- * clients.
+ * May the walk go on with this many more znodes?  The walk checks before it
+ * lists, because a very long list would hold up the requests of other clients.
  */
 static bool
 may_walk(Run *run, int nchildren)
@@ -611,7 +610,7 @@ note_walked(Run *run, ItemKind kind, int number, const ZklSessionEvent *event)
 	}
 	if (!may_walk(run, nchildren))
 		return;
-	/* This is a lock with that name, not a directory of leases. */
+	/* The directory belongs to a lock of that name, and contains no leases. */
 	if (where == ZKL_WHERE_LEASES && !zkl_recipe_any_lease(children, nchildren))
 		where = ZKL_WHERE_LOCK;
 	for (int i = 0; i < nchildren; i++)
@@ -763,7 +762,7 @@ note_old_data(Run *run, const ZklSessionEvent *event)
 	{
 		const char *mark = revokes ? ZKL_REQUESTED : ZKL_QUERY;
 
-		/* The text says so already, so the run ends here. */
+		/* The text has the mark or the request already: the run ends here. */
 		if (zkl_recipe_has_mark(event->data, event->data_length, mark) ||
 			(revokes && zkl_recipe_is_revoked(event->data, event->data_length)))
 			return;

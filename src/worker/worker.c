@@ -64,7 +64,7 @@ static struct
 }			worker;
 
 /*
- * What the process waits on.  The set is made again when the socket changes.
+ * What the worker waits on.  It makes the set again when the socket changes.
  */
 static struct
 {
@@ -228,8 +228,9 @@ turn(void)
 	zkl_session_keeper_tend();
 
 	/*
-	 * The worker does not set its own latch, because it does most of what it
-	 * puts on the list in the same turn.  What is left must be done now.
+	 * The worker puts entries on its own list, and does most of them in the
+	 * same turn, so it does not set its own latch.  Do not sleep if entries
+	 * are left.
 	 */
 	if (zkl_entry_state_any_work())
 		SetLatch(MyLatch);
@@ -281,8 +282,8 @@ check_signals(void)
 			zkl_process_exit_terminated();
 
 		/*
-		 * The limit is for holders that never end, because the postmaster
-		 * waits for this worker.
+		 * The postmaster waits for this worker, and some holders may never
+		 * end: hence the limit.
 		 */
 		worker.stopping = true;
 		worker.stop_at = zkl_now() + SHUTDOWN_LIMIT;
@@ -424,7 +425,7 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 
 /*
  * Wait until the holders' transactions have ended, because other clients get
- * the locks after that.
+ * the locks when the session ends.
  */
 static void
 stop(void)
@@ -448,8 +449,8 @@ stop(void)
 
 	/*
 	 * The connection may have been lost just now, also in drain(), or another
-	 * handle is about to continue the session.  Further turns may connect
-	 * again.
+	 * handle is about to continue the session.  So try further turns, which
+	 * may connect again.
 	 */
 	if (zkl_session_keeper_may_connect())
 	{

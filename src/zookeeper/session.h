@@ -95,9 +95,9 @@ typedef struct ZklSessionId
  * takes three files, whose permissions are good, with what was read from
  * them; the path is "" if this server has no certificate and key.  It returns
  * NULL, or what is wrong with the file *faulty; then all stays as it was.
- * *changed becomes true if this is not what was in use before; end_tls
- * returns the same.  Then the open handle has lost its connection, and the
- * caller abandons it.
+ * *changed becomes true unless these texts were in use before, and end_tls
+ * returns true if TLS was in use.  Then the open handle has lost its
+ * connection, and the caller abandons it.
  */
 typedef enum ZklTlsFile
 {
@@ -187,7 +187,7 @@ extern void zkl_session_interest(int *fd, bool *writable, long *timeout_ms);
 
 /*
  * How many sockets the client has opened so far.  A new socket may have the
- * number of the old one, and then only this tells them apart.
+ * number of the old one, and then only this count tells them apart.
  */
 extern uint32 zkl_session_sockets(void);
 
@@ -314,7 +314,7 @@ extern void zkl_session_data(ZklSessionTag tag, const char *path,
 							 int data_size, bool watch);
 extern void zkl_session_stat(ZklSessionTag tag, const char *path);
 
-/* CHANGED if the data have another version than this; -1 stands for any. */
+/* The outcome is CHANGED if the version is another one; -1 stands for any. */
 extern void zkl_session_write(ZklSessionTag tag, const char *path,
 							  const char *data, int length, int version);
 extern void zkl_session_delete(ZklSessionTag tag, const char *path);

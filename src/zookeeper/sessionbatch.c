@@ -142,7 +142,9 @@ on_offered(int rc, const char *path, const void *data)
 	zkl_session_state.outstanding--;
 }
 
-/* The results tell apart what made the batch fail only if ZooKeeper has answered. */
+/*
+ * Only if ZooKeeper has answered do the results tell what made the batch fail.
+ */
 static void
 on_batch(int rc, const void *data)
 {

@@ -24,9 +24,7 @@
 #include "settings.h"
 #include "zookeeper/sessionint.h"
 
-/*
- * The completions get the call as their data.
- */
+/* The completions get the call as their data. */
 typedef struct ZklSessionCall
 {
 	ZklSessionTag tag;
@@ -95,7 +93,7 @@ begin_call(ZklSessionTag tag, ZklTraffic traffic, const char *path)
 	call->traffic = traffic;
 	call->sent_at = zkl_now();
 	call->provable = zkl_session_state.provable;
-	/* The request that decides.  Others that go before it are added. */
+	/* The deciding request is one part; requests before it add more parts. */
 	call->parts = 1;
 	return call;
 }
@@ -115,7 +113,7 @@ sent(ZklSessionCall *call, int rc)
 
 	/*
 	 * The client took nothing, so no completion will come.  The reply is an
-	 * event like any other, and the caller need not care.
+	 * event like any other, so the caller need not handle the failure.
 	 */
 	if (rc != ZOK)
 		finish_call(call, rc);
@@ -134,9 +132,7 @@ end_part(ZklSessionCall *call)
 		free(call);
 }
 
-/*
- * The deciding request is completed.  The call is freed with its last part.
- */
+/* The deciding request is completed.  The call is freed with its last part. */
 static ZklSessionEvent *
 finish_call(ZklSessionCall *call, int rc)
 {
@@ -174,8 +170,8 @@ finish_call(ZklSessionCall *call, int rc)
 }
 
 /*
- * Log each once for a handle: each caller gets an error anyway, and a log
- * that repeats it for every request would hide the rest.
+ * Log each failure once for a handle: each caller gets an error anyway, and a
+ * log that repeats the failure for every request would hide the rest.
  */
 static void
 log_denial(ZklFailure failure)
@@ -258,7 +254,7 @@ offer_above(ZklSessionCall *call, const char *path, bool all)
 /*
  * ZooKeeper checks for permission before it says that a directory exists.  So
  * a refusal means nothing if the next directory exists or can be made.
- * Otherwise it is the reason why the znode's directory is missing.
+ * Otherwise the refusal is the reason why the znode's directory is missing.
  */
 static void
 on_offered(int rc, const char *path, const void *data)
@@ -293,7 +289,7 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 	event = finish_call(call, rc == ZNODEEXISTS ? ZBADVERSION : rc);
 	if (rc != ZOK)
 		return;
-	/* As the client itself does with an answer that it does not expect. */
+	/* Abort, as the client itself does at an unexpected answer. */
 	if (path == NULL || strrchr(path, '/') == NULL)
 		abort();
 	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
@@ -333,7 +329,7 @@ on_children(int rc, const struct String_vector *strings, const void *data)
 
 /*
  * The client frees its strings when the completion returns.  The copy is one
- * piece of memory, because there may be thousands.
+ * piece of memory, because there may be thousands of strings.
  */
 static const char *const *
 copy_strings(const struct String_vector *strings)
@@ -342,7 +338,7 @@ copy_strings(const struct String_vector *strings)
 	const char **copy;
 	char	   *to;
 
-	/* As the client itself does with an answer that it does not expect. */
+	/* Abort, as the client itself does at an unexpected answer. */
 	if (strings->count < 0)
 		abort();
 	for (int i = 0; i < strings->count; i++)
@@ -466,8 +462,9 @@ on_deleted(int rc, const void *data)
 }
 
 /*
- * Both or none, and nothing in between.  The client copies the operations when
- * it takes them, but writes to the results when the answer comes.
+ * ZooKeeper does both operations or none, and nothing in between.  The client
+ * copies the operations when it takes them, but writes to the results when the
+ * answer comes.
  */
 void
 zkl_session_downgrade(ZklSessionTag tag, const char *writer, int version,
@@ -681,8 +678,9 @@ on_proof(int rc, const void *data)
 	ZKL_FAULT_POINT("heartbeat-answered");
 
 	/*
-	 * Only the reply to a proof shows that the connection is of use.  So the
-	 * next attempts to connect are made at full speed, and given up early.
+	 * Only the reply to a proof shows that the connection is of use.  After
+	 * such a reply, the next attempts to connect are made at full speed, and
+	 * given up early.
 	 */
 	if (!zkl_session_state.closing && is_answer(rc))
 	{

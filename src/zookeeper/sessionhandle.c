@@ -120,8 +120,8 @@ zkl_session_close(void)
 		return;
 
 	/*
-	 * The client calls the completions that are still due in here.  So each
-	 * request gets its reply; all other events of this handle are dropped.
+	 * In this call, the client runs the completions that are still due.  So
+	 * each request gets its reply; other events of this handle are dropped.
 	 */
 	zkl_session_state.closing = true;
 	zkl_session_tls_close(zkl_session_state.handle);
@@ -143,8 +143,8 @@ zkl_session_abandon(void)
 	if (zkl_session_state.fd >= 0)
 	{
 		/*
-		 * The client must notice that the connection is gone.  Otherwise it
-		 * would send the close.
+		 * The client must notice that the connection is gone.  Otherwise the
+		 * client would send the close to the server.
 		 */
 		zkl_session_break_connection();
 		(void) process(ZOOKEEPER_READ);
@@ -346,7 +346,7 @@ note_attempt(void)
 
 /*
  * Give up a silent server earlier than the client itself would.  The client
- * would sleep for a third of the session timeout, so shorten that.
+ * would sleep for a third of the session timeout, so shorten the sleep.
  */
 static void
 check_connecting(long *timeout_ms)
@@ -386,8 +386,8 @@ connect_limit(void)
 }
 
 /*
- * Another program than ZooKeeper may answer on that port.  The client
- * believes whatever it says, and then the handle is useless.
+ * Another program than ZooKeeper may answer on a port in zklock.hosts.  The
+ * client believes whatever it says, and then the handle is useless.
  */
 bool
 zkl_session_is_plausible(void)

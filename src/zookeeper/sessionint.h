@@ -131,7 +131,8 @@ extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
 
 /*
  * Has the connection ended because of the length of the reply to the request
- * that is completed now?  Call this for the first one that is completed then.
+ * that is completed now?  Call this for the first request that is completed
+ * after the connection has ended.
  */
 extern bool zkl_session_take_too_long(void);
 

@@ -13,7 +13,7 @@
 
 ZklSessionState zkl_session_state = {.fd = -1};
 
-/* The first reason counts: the client's own message would hide it. */
+/* Keep the first reason, which the client's own message would replace. */
 void
 zkl_session_note_failure(bool is_mistrusted, const char *format,...)
 {

@@ -182,9 +182,9 @@ seconds_of(const ASN1_TIME *when)
 }
 
 /*
- * Only the given authorities count, because no others are loaded.  The end of
- * a connection without a message of TLS is like any other: ZooKeeper's own
- * messages have lengths, so none can be cut off unnoticed.
+ * Only the given authorities count, because no others are loaded.  A
+ * connection may end without a message of TLS: ZooKeeper's own messages have
+ * lengths, so none can be cut off unnoticed.
  */
 static SSL_CTX *
 make_context(const ZklTlsText *texts, int *faulty, const char **fault)
@@ -278,7 +278,7 @@ is_shaking_hands(void)
 		BIO_number_written(SSL_get_wbio(tls.ssl)) > 0;
 }
 
-/* Give the library one end of a pair of sockets for its own socket. */
+/* Give the library one end of a pair of sockets in place of its own socket. */
 static void
 adopt(zhandle_t *handle, int fd)
 {

@@ -142,8 +142,9 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 }
 
 /*
- * PostgreSQL itself ends a wait for the advisory lock that has begun with the
- * request.  For any later one, it would begin to count again.
+ * PostgreSQL counts lock_timeout from the beginning of each wait for the
+ * advisory lock.  zklock counts it from the beginning of the request, and so
+ * raises the error itself in all waits but the first.
  */
 static void
 report_lock_timeout(ZklClaim *claim)

@@ -47,18 +47,17 @@
 #define GENERATION_FIELDS		(PG_UINT16_MAX - FIRST_GENERATION_FIELD + 1)
 
 /*
- * The present wait of this backend.  Signal handlers read and set this.
+ * The present wait of this backend.  Signal handlers read and set these.
  *
  * Only the flag that cancels a statement can end a wait for a lock, so zklock
- * sets that flag as well.  But zklock uses a timeout and a signal of its own
- * for it.  So SIGINT always means a cancel or a timeout of PostgreSQL, and
- * the handler notes it: even if both come together, the user's cancel is not
- * lost.
+ * sets that flag, too.  But it does so from a timeout and a signal of its own.
+ * So SIGINT always means a cancel or a timeout of PostgreSQL, and the handler
+ * notes it: even if both come together, the user's cancel is not lost.
  */
 static ZklClaim *volatile waiting = NULL;
 static volatile sig_atomic_t ended = false; /* zklock has ended the wait */
-static volatile sig_atomic_t time_is_over = false;	/* it ended because its
-													 * time is over */
+static volatile sig_atomic_t time_is_over = false;	/* the wait ended because
+													 * its time is over */
 static volatile sig_atomic_t interrupted = false;	/* PostgreSQL has
 													 * cancelled the statement */
 static bool told = false;		/* the user was told that the wait goes on */
@@ -115,8 +114,8 @@ zkl_advisory_lock_set_generation(LOCKTAG *tag, uint32 generation)
  * Acquire the lock at its level.  Under the owner of a savepoint, the lock
  * would go away when that savepoint is rolled back.
  *
- * After an error, the code that catches it sets the owner: PostgreSQL, when
- * it aborts a transaction or a savepoint, or wait_and_judge().
+ * After an error, the owner is set by the code that catches the error:
+ * wait_and_judge(), or PostgreSQL's abort of a transaction or savepoint.
  */
 bool
 zkl_advisory_lock_acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
@@ -143,8 +142,8 @@ zkl_advisory_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 		return ZKL_ADVISORY_TIME_OVER;
 
 	/*
-	 * If PostgreSQL's lock_timeout, which counts from here, is not longer, it
-	 * raises its own error, and the result is not "false".
+	 * If PostgreSQL's lock_timeout, which counts from here, is not longer,
+	 * let PostgreSQL end the wait by its own error.
 	 */
 	if (LockTimeout > 0 && LockTimeout <= limit_ms)
 		limit_ms = 0;
@@ -229,10 +228,7 @@ wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 	LockRelease(tag, mode, false);
 }
 
-/*
- * Wait, and find out how the wait ended: if it ends early, it ends with an
- * error.
- */
+/* Wait, and find out how the wait ended.  An early end is an error. */
 static ZklAdvisoryWait
 wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 			   ZklScope scope, int limit_ms)
@@ -316,9 +312,7 @@ judge_error(ZklClaim *claim, ErrorData *error)
 	return ZKL_ADVISORY_TIME_OVER;	/* keep compiler quiet */
 }
 
-/*
- * Has something other than zklock's end of the wait cancelled the statement?
- */
+/* Was the statement cancelled, other than by zklock to end this wait? */
 static bool
 is_cancelled(void)
 {
@@ -329,9 +323,7 @@ is_cancelled(void)
  * Signals
  */
 
-/*
- * A cancel that is already pending counts like one that comes now.
- */
+/* A cancel that is already pending counts like one that comes now. */
 static void
 begin_listening(ZklClaim *claim)
 {
@@ -345,8 +337,8 @@ begin_listening(ZklClaim *claim)
 
 /*
  * Take zklock's cancel back, if no error has done so: otherwise it would
- * cancel what comes next.  If PostgreSQL cancels in the middle of this, the
- * handler notes that first, so the cancel is restored.
+ * cancel what comes next.  If PostgreSQL cancels meanwhile, the handler first
+ * notes PostgreSQL's cancel, so this function restores it.
  */
 static void
 end_listening(void)
@@ -403,7 +395,7 @@ hand_on(const struct sigaction *handler, int signal, siginfo_t *info,
 }
 
 /*
- * Call the previous handler, which in some processes does something else than
+ * Call the previous handler.  In some processes, it does something else than
  * cancel.
  */
 static void

@@ -57,8 +57,8 @@ zkl_cancel_is_noted(void)
  * statement.
  *
  * It goes to the end of the list.  In the extended protocol, PostgreSQL has
- * added a context of its own before any hook runs.  Code that removes its
- * context makes the next one the first, and so keeps this one.
+ * added a context of its own before any hook runs.  When code removes its own
+ * context, this one stays behind it in the list.
  */
 void
 zkl_cancel_listen(void)
@@ -76,9 +76,9 @@ zkl_cancel_listen(void)
  * its SQLSTATE to any message, and a timeout that came at the same moment has
  * another text.
  *
- * That error, or the first other one after PostgreSQL has processed the
- * cancel, uses the reason up.  But if another cancel is pending by then, its
- * error is still to come.
+ * The reason is for one error: that of the cancel, or the first other one
+ * after PostgreSQL has processed the cancel.  But if another cancel is pending
+ * by then, its error is still to come.
  */
 static void
 on_error(void *arg)

@@ -87,7 +87,7 @@ tend(void)
 }
 
 /*
- * The worker wakes this process when it ends.  PostgreSQL starts the worker
+ * The worker, when it ends, wakes this process.  PostgreSQL starts the worker
  * again after a second, if the postmaster is awake then.
  */
 static int64
@@ -101,8 +101,8 @@ see_to_worker(void)
 }
 
 /*
- * The process exits.  If it has raised an error while it held an LWLock, it
- * still holds that.  Leaderships end last, because they wait for commits.
+ * The process exits.  After an error it may still hold an LWLock here.
+ * Leaderships end last, because they wait for commits.
  */
 static void
 withdraw(int code, Datum arg)

@@ -38,20 +38,21 @@
  *	  it.
  *
  * A command that was given up may still be under way when the next look
- * begins.  Each look begins with a check by a quorum, in the same session or
- * in one that began when that was over.  So what it reads was written by the
+ * begins.  Each look begins with a check by a quorum, in the session of that
+ * command or in a later session.  So the look reads what was written by the
  * last command that can still be carried out, and the token in the record is
  * always one of the two in the file.
  *
  * Base backups leave the directory of the file out, so a copy by pg_basebackup
  * has no token.  It leads when it was promoted, as any standby.
  *
- * This cannot see a copy from after the last change whose file has the inode
- * of the original, such as a snapshot of a whole volume, if the original then
+ * One copy is not noticed: it was made after the last change, its file has the
+ * inode of the original, as in a snapshot of a whole volume, and the original
  * dies within the minute.
  *
- * Nor can it see this: of two timelines with the same number and beginning,
- * one has led, and the other one, which has not, is promoted once more.
+ * Another case is not noticed, either: of two timelines with the same number
+ * and beginning, one has led, and the other one, which has not, is promoted
+ * once more.
  *
  * src/backend/lock/history.c
  *
@@ -327,10 +328,10 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 }
 
 /*
- * The position is the end of the WAL that is on disk, so even a crash does
- * not remove it from this history.  A standby that was promoted without
- * having received WAL up to this position lacks what the leader relied on
- * when it began.
+ * The position is the end of the WAL that is on disk, so even a crash does not
+ * remove it from this history.  A standby that was promoted without having
+ * received WAL up to this position lacks what the leader relied on when its
+ * leadership began.
  */
 static void
 get_mine(History *mine)

@@ -54,7 +54,7 @@ typedef struct ZklHistoryProof
 typedef struct ZklHistoryLook
 {
 	int			slot;			/* slot of the mailbox, plus 1; 0: none */
-	bool		replaces;		/* the slot writes */
+	bool		replaces;		/* the command in the slot writes */
 	bool		leads;			/* what the record is to say */
 	bool		has_led;		/* the answer was MAY_LEAD */
 	int64		due;			/* when the next look is due */

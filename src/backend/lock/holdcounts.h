@@ -38,10 +38,10 @@ extern void zkl_hold_counts_begin_run(ZklLocalClaim *claim, ZklScope scope);
 extern void zkl_hold_counts_check_room(int wanted);
 
 /*
- * Remove session-level acquires, of which the part has so many.  When none is
- * left at any level, the claim ends.  If this ends a run, the run is done,
- * unless its last transaction was rolled back.  Raises 53200 if shared memory
- * is short; then nothing has changed.
+ * Remove this many session-level acquires, which the part must have.  When
+ * none is left at any level, the claim ends.  If this ends a run, the run is
+ * done, unless its last transaction was rolled back.  Raises 53200 if shared
+ * memory is short; then nothing has changed.
  */
 extern void zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
 										 int count);
@@ -80,7 +80,7 @@ extern void zkl_hold_counts_update(void);
 extern ZklLocalClaim *zkl_hold_counts_update_to_acquire(const ZklLockRequest *request);
 
 /*
- * Does this backend certainly hold the lock?  Like the functions for facts,
+ * Does this backend certainly hold the lock?  Like the four functions below,
  * this first does what zkl_hold_counts_update does, and raises its errors.
  */
 extern bool zkl_hold_counts_is_held(const char *path);
@@ -99,8 +99,8 @@ extern bool zkl_hold_counts_is_revoked(const char *path);
 extern int64 zkl_hold_counts_uses(const char *path);
 
 /*
- * Called when transactions and savepoints end.  "tells": whether the
- * transaction is committed says how the session-level runs of jobs would end.
+ * Called when transactions and savepoints end.  "tells": the outcome of the
+ * transaction tells how session-level runs of jobs would end.
  */
 extern void zkl_hold_counts_end_xact(bool committed, bool tells);
 extern void zkl_hold_counts_abort_savepoint(int nest_level);

@@ -5,7 +5,7 @@
  *
  * Before each statement, the hooks make sure that if zklock cancels it, the
  * error says why (cancel.c).  If zklock ends the connection because of a
- * loss, the hook for messages does that.
+ * loss, the hook for messages puts the reason into the error.
  *
  * The hooks release all session-level locks after DISCARD ALL.  The sweep of
  * holdcounts.c does not suffice: it looks at the advisory locks, and a lost
@@ -86,7 +86,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 {
 	uint64		outer = zkl_xact_execution;
 
-	/* Within another execution, nothing has removed the error context. */
+	/* Within another execution, the error context is still there. */
 	if (outer == 0)
 		zkl_cancel_listen();
 	zkl_on_lost_statement_begins(true);

@@ -195,7 +195,7 @@ look_at_recovery(void)
 	return in_recovery;
 }
 
-/* A standby has nothing to commit, and would only be in the primary's way. */
+/* A standby has nothing to commit, and would only delay the primary. */
 static bool
 stands_in_recovery(const Leadership *leadership)
 {
@@ -326,10 +326,9 @@ is_required(const Leadership *leadership)
 }
 
 /*
- * The history of each leadership is looked at when it begins, so that the
- * guard has the answer when the setting begins to require the leadership.  A
- * history that was refused may be good by then.  A standby has no history of
- * its own yet.
+ * Look at the history of each leadership when it begins, so that the guard has
+ * the answer when the setting begins to require the leadership.  A history
+ * that was refused may be good by then.  A standby has no own history yet.
  */
 static bool
 needs_history(const Leadership *leadership)
@@ -339,9 +338,9 @@ needs_history(const Leadership *leadership)
 }
 
 /*
- * While this waits for ZooKeeper the first time, a server whose commits
- * require the leadership does not lead yet.  If the lock is lost meanwhile,
- * the look ends with the claim.
+ * While the first look waits for ZooKeeper, a server whose commits require the
+ * leadership does not lead yet.  If the lock is lost, the look ends with the
+ * claim.
  */
 static int64
 look_at_history(Leadership *leadership, int64 now)
@@ -424,10 +423,10 @@ next_poll(Leadership *leadership)
 
 /*
  * End the claim.  False if commits still rely on it, or if the record in
- * ZooKeeper does not say yet that it has ended; then the caller calls again.
- * Only when this returns true may another server lead.  That takes as long as
- * a commit and two requests, but at most until the moment up to which those
- * commits rely on the leadership.
+ * ZooKeeper does not say yet that the leadership has ended; then the caller
+ * calls again.  Only when this returns true may another server lead.  The end
+ * takes as long as a commit and two requests, but at most until the moment up
+ * to which those commits rely on the leadership.
  */
 static bool
 end(Leadership *leadership)
@@ -453,8 +452,8 @@ end(Leadership *leadership)
 
 /*
  * Call this when no transaction that requires the leadership can commit any
- * more.  If the setting does not require it now, transactions may rely on it
- * all the same, so its end is not recorded.
+ * more.  If the setting does not require the leadership now, do not record its
+ * end: transactions may rely on it all the same.
  */
 static bool
 has_recorded_end(Leadership *leadership)

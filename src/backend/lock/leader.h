@@ -3,10 +3,10 @@
  * leader.h
  *	  The leaderships of this server, for the claims process.
  *
- * A leadership is a claim (lockentry.h) for a path in zklock.leader_of.  It is
- * in the list of claims that are due, and waits for its turn, as detached
- * claims are and do.  But it has neither a number, nor a lease time, nor a
- * role whose quota it would count in.
+ * A leadership is a claim (lockentry.h) for a path in zklock.leader_of.  Like
+ * a detached claim, it may be in the list of claims that are due, and waits
+ * for its turn.  But it has no number and no lease time, and counts in no
+ * role's quota.
  *
  * Called only by the claims process.  An error about one leadership ends at
  * most that one.
@@ -24,7 +24,7 @@
  * start: read zklock.leader_of.  read_setting: read it again.  tend: do what
  * is due for the leadership with this claim, if it is not NULL, and for all
  * others whose moment has come; return when to look again.  end: the process
- * exits, so end all.  That waits for commits.
+ * exits, so end all leaderships.  This waits for commits that rely on them.
  */
 extern void zkl_leader_start(void);
 extern void zkl_leader_read_setting(void);

@@ -53,7 +53,10 @@ static dlist_head free_claims = DLIST_STATIC_INIT(free_claims);
 
 static uint32 release_wait_event = 0;
 
-/* Of all waits for releases of a transaction, or of a call; 0: none began. */
+/*
+ * The deadline of all waits for releases in a transaction, or in a call; 0:
+ * none has begun.
+ */
 static int64 release_deadline = 0;
 
 /*
@@ -229,8 +232,8 @@ zkl_local_claim_begin_held(const ZklLockRequest *request)
 	ZklClaimant claimant;
 
 	/*
-	 * Where backends queue, this try would come on top of the one that they
-	 * make before they wait.  That one tells when they do not queue any more.
+	 * Where backends queue, skip this try: each backend makes another one
+	 * before it waits, and that one tells when the queue has ended.
 	 */
 	if (claim->crowded)
 		return NULL;
@@ -272,7 +275,7 @@ zkl_local_claim_use(const ZklLockRequest *request, uint64 number)
 
 /*
  * What may fail comes before there is a shared claim, because only the claims
- * in the buckets lead to those.
+ * in the buckets lead to shared claims.
  *
  * Finds memory for a claim on the path, and fills it in.  If the memory was
  * last used for the same path, the tag, its generation and "crowded" are as
@@ -418,7 +421,7 @@ zkl_local_claim_begin_second(const ZklLockRequest *request)
 			zkl_report_other_limit(request->path, limit, request->limit);
 		case ZKL_BEGIN_OWNERLESS:
 		case ZKL_BEGIN_BOUND:
-			break;				/* only of a detached claim */
+			break;				/* only for a detached claim */
 	}
 	return shared;
 }
@@ -444,8 +447,8 @@ set_up(void)
 }
 
 /*
- * The backend ends, however it does.  Its transaction has been rolled back by
- * now, and PostgreSQL has dropped the advisory locks or is about to.
+ * The backend exits.  Its transaction has been rolled back by now, and
+ * PostgreSQL has dropped the advisory locks or is about to.
  *
  * The end of a claim ends its run as failed.  Only a release says that a run
  * is done: PostgreSQL ends a backend in the same way when the client's program
@@ -638,7 +641,7 @@ unlock_if_lost(ZklLocalClaim *claim)
 		return;
 	for (int part = 0; part < ZKL_PARTS; part++)
 	{
-		/* pg_advisory_unlock_all() may have done it. */
+		/* pg_advisory_unlock_all() may have released the lock already. */
 		if (claim->parts[part].locked && zkl_local_claim_has_lock(claim, part))
 			zkl_local_claim_unlock(claim, part);
 		claim->parts[part].locked = false;
@@ -649,9 +652,9 @@ void
 zkl_local_claim_unlock_lost(void)
 {
 	/*
-	 * Without a new loss this reads one atomic, and no claim.  The count is
-	 * read before the claims are, so the next call looks again if a loss
-	 * comes meanwhile.
+	 * Without a new loss, this reads one atomic and no claim.  Read the count
+	 * before the claims, so that the next call sees a loss that comes
+	 * meanwhile.
 	 */
 	static uint64 seen_losses = 0;
 	uint64		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
@@ -696,8 +699,8 @@ zkl_local_claim_tell_revoked(void)
 		return;
 
 	/*
-	 * Set before the claims are read: a revocation that comes meanwhile makes
-	 * the next call look again.
+	 * Set this before the claims are read: a revocation that comes meanwhile
+	 * makes the next call look again.
 	 */
 	seen_revocations = revocations;
 	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;

@@ -91,8 +91,8 @@ typedef struct ZklLocalClaim
 typedef struct ZklLockRequest
 {
 	const char *path;			/* checked, in UTF-8 */
-	const char *semaphore;		/* path of the semaphore whose inner mutex
-								 * this is, or NULL */
+	const char *semaphore;		/* the semaphore, if the path is its inner
+								 * mutex; else NULL */
 	ZklMode		mode;
 	ZklScope	scope;
 	int64		until;			/* of zkl_now(), or ZKL_FOREVER */
@@ -104,7 +104,7 @@ typedef struct ZklLockRequest
 	bool		by_call;		/* of a procedure: it raises an error where a
 								 * function returns false */
 	bool		may_drop;		/* of a procedure whose caller cannot need the
-								 * statement's snapshot: it waits without */
+								 * statement's snapshot: wait without it */
 	ZklCall		call;
 
 	/* LEASE */
@@ -123,8 +123,8 @@ extern bool zkl_local_claim_is_repeated(const ZklLocalClaim *claim,
 										const ZklLockRequest *request);
 
 /*
- * The first claim of this backend, in no particular order, or the next one
- * after this; NULL: there is none.  A caller that goes through the claims may
+ * The first claim of this backend, in no particular order, or the claim after
+ * this one; NULL: there is none.  A caller that goes through the claims may
  * not begin or end any.
  */
 extern ZklLocalClaim *zkl_local_claim_next(ZklLocalClaim *claim);

@@ -15,9 +15,8 @@
  * it goes on path by path.  A znode of this server that ZooKeeper has yet to
  * delete waits for no other client.
  *
- * A ticket that this server had before, and that no claim of it holds or waits
- * for, is given up when another client queues for it.  So such a ticket
- * cannot be part of a circle either.
+ * A ticket that lingers cannot be part of a circle, because this server gives
+ * it up when another client queues for it.
  *
  * src/backend/lock/multilock.c
  *
@@ -202,14 +201,14 @@ ask_for_all(Multilock *lock)
 		if (!zkl_acquire_locally(member->claim, &ask))
 			break;
 
-		/* So many requests at once must not delay other backends. */
+		/* Requests of many locks at once must not delay other backends. */
 		member->claim->shared->in_multilock = i > 0;
 		member->held = zkl_grant_request(member->claim->shared, true, true) ==
 			ZKL_ANSWER_HELD;
 	}
 }
 
-/* How many are held, counted from the first one without a gap? */
+/* How many members are held, counted from the first one without a gap? */
 static int
 count_granted(Multilock *lock)
 {
@@ -322,10 +321,7 @@ end_from(Multilock *lock, int first)
 		end_member(&lock->members[i]);
 }
 
-/*
- * If one of them cannot be counted, the ones before it are not counted
- * either.
- */
+/* If one acquire cannot be counted, those before it do not count either. */
 static void
 count_all(Multilock *lock)
 {

@@ -53,7 +53,7 @@ static volatile sig_atomic_t insists = false;
 static volatile sig_atomic_t settled_level = 0;
 static volatile sig_atomic_t terminating = false;
 static volatile TimestampTz failed_in = 0;
-static volatile int64 told_until = 0;	/* it has handled all losses up to
+static volatile int64 told_until = 0;	/* the handler knows all losses up to
 										 * this moment */
 
 static void on_loss(SIGNAL_ARGS);
@@ -155,7 +155,7 @@ handle_loss(SIGNAL_ARGS)
 
 /*
  * Does the backend wait for its client?  PostgreSQL clears debug_query_string
- * before that.  A background process, such as one that applies changes for
+ * before it waits.  A background process, such as one that applies changes for
  * logical replication, has no client.  In a transaction, its work can be
  * cancelled; outside of one, a cancel would end the process.
  */
@@ -170,8 +170,9 @@ is_idle(void)
  * Does a backend with a client begin, commit or abort a transaction or
  * savepoint?  A cancel now would hit what comes next, which may not need the
  * lock, or would make a statement that has committed report an error.  But
- * once the claims of a savepoint have ended, only those of its parent can be
- * lost, and no further call delivers what is noted.
+ * once the claims of a savepoint have ended, a cancel is right: only its
+ * parent's claims can be lost then, and no later call delivers a loss that is
+ * merely noted.
  */
 static bool
 is_between(void)
@@ -198,9 +199,9 @@ zkl_on_lost_commit_begins(void)
 }
 
 /*
- * A loss that came during the commit may be that of a session-level claim,
- * which outlives the transaction.  A command that goes on is cancelled.
- * Otherwise, the statement has committed, and must not report an error.
+ * A loss that came during the commit may concern a session-level claim, which
+ * outlives the transaction.  A command that goes on is cancelled.  Otherwise,
+ * the statement has committed, and must not report an error.
  */
 void
 zkl_on_lost_xact_ended(bool goes_on)
@@ -320,7 +321,7 @@ name_lock(ErrorData *error)
 
 /*
  * Called after a statement.  Outside of a transaction block, the commit
- * reports the loss right after this.
+ * reports the loss right after the statement.
  */
 void
 zkl_on_lost_tell(void)

@@ -23,14 +23,14 @@
 extern void zkl_on_lost_listen(void);
 
 /*
- * commit_begins: the transaction is about to commit.  From now on, a loss
- * must not cancel anything: neither the wait for a synchronous standby nor
- * what comes after it.  A signal that comes meanwhile takes effect in what
- * follows in the same message, if the lost claim outlives the transaction.
- * goes_on: what follows is a part of the same command, such as CALL.
- * xact_ended also forgets which claims the transaction has released while
- * they were lost or in doubt, so call it after the transaction's claims have
- * ended.
+ * commit_begins: the transaction is about to commit.  From now on, a loss must
+ * not cancel anything, not even the wait for a synchronous standby.
+ *
+ * xact_ended: if a loss has come since, and the lost claim outlives the
+ * transaction, the loss may cancel what follows in the client's message.
+ * goes_on: what follows is a part of the same command, such as CALL.  Call
+ * this after the transaction's claims have ended: it also forgets which of
+ * them were released while they were lost or in doubt.
  */
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(bool goes_on);
@@ -44,11 +44,11 @@ extern void zkl_on_lost_statement_begins(bool can_be_cancelled);
 
 /*
  * A statement may begin and end savepoints without running another one: a
- * block of PL/pgSQL with EXCEPTION does.  Then these let a loss that came
- * meanwhile cancel the statement.  begins: the savepoint has begun.  settled:
- * it is being released or rolled back, and its claims have ended.  in_statement
- * is false for the client's own commands, such as SAVEPOINT: what they delay
- * cancels the next statement.
+ * block of PL/pgSQL with EXCEPTION does.  Then these functions let a loss that
+ * came meanwhile cancel the statement.  begins: the savepoint has begun.
+ * settled: it is being released or rolled back, and its claims have ended.
+ * in_statement is false for the client's own commands, such as SAVEPOINT: a
+ * loss during these cancels the next statement.
  */
 extern void zkl_on_lost_savepoint_begins(bool in_statement);
 extern void zkl_on_lost_savepoint_settled(bool in_statement);

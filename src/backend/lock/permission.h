@@ -56,10 +56,10 @@ extern void zkl_permission_check_level(ZklScope scope);
  * that was called.
  *
  * Each function or procedure that a version after 1.0 adds, and that PUBLIC
- * may execute, demands this of the function of its kind in 1.0.  An
- * administrator may have withdrawn that one from PUBLIC before the update, and
- * the update must let nobody in again.  Privileges that the script of the
- * update sets would not do: a dump leaves them out.
+ * may execute, makes this check with the function of its kind in 1.0.  An
+ * administrator may have withdrawn the older function from PUBLIC before the
+ * update, and the update must let nobody in again.  Privileges that the
+ * update's script sets would not suffice, because a dump leaves them out.
  */
 extern void zkl_permission_check_older(Oid called, const char *older,
 									   int nargs, const Oid *types);

@@ -32,7 +32,7 @@ typedef struct Leadership
 	int64		token;
 } Leadership;
 
-/* What this transaction was told. */
+/* The leaderships of which this transaction was told. */
 static Leadership relied[ZKL_LEADERS_MAX];
 static int	nrelied = 0;
 

@@ -39,8 +39,8 @@ extern bool zkl_reliance_token(const char *path, int64 *token);
 extern void zkl_reliance_note_use(const char *path);
 
 /*
- * The bits of the paths of these leaderships and detached claims, for a pass
- * (passes.h).
+ * The bits of the paths of the leaderships and detached claims on which the
+ * transaction relies, for a pass (passes.h).
  */
 extern uint64 zkl_reliance_bits(void);
 

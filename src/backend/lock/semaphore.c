@@ -11,10 +11,10 @@
  *
  * How many leases there are, the call says, or a limit that is stored in
  * ZooKeeper, in a znode beside the directories of the semaphore's leases, as
- * Curator's SharedCount writes it.  Here a backend reads and writes it; the
- * worker reads it before each list that grants leases (ticketfeed.c).  Such a
- * limit may change at any time.  If what the server hears of it does not suit
- * a claim, the claim's backend begins anew.
+ * Curator's SharedCount writes it.  A backend reads and writes the limit here;
+ * the worker reads it before each list that grants leases (ticketfeed.c).  The
+ * limit may change at any time.  If a new limit does not suit a claim, the
+ * claim's backend begins anew.
  *
  * A try needs no place in that queue.  It requests its leases at once, and
  * withdraws the request if there is no room; leases.c says why that is safe.
@@ -45,7 +45,7 @@
 /* There must be room for what zklock adds to a semaphore's path. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
-/* Between a query to another server and the first look for its answer. */
+/* The pause between a query to a server and the first look for its answer. */
 #define FIRST_PAUSE		ZKL_MS(1)
 
 /* How many bytes of an invalid limit an error message shows. */
@@ -338,8 +338,9 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
  * as another kind of lock, or with another number of leases.  So it makes no
  * leases that would be in the way of that lock.
  *
- * False if other servers have not given such znodes up until the time is over.
- * If ZooKeeper has not replied until then, the wait that follows reports so.
+ * False if other servers have not given up the znodes of another kind when the
+ * time is over.  If ZooKeeper has not replied by then, the wait that follows
+ * reports so.
  */
 static bool
 survey_before(const ZklWait *wait)
@@ -375,8 +376,8 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 }
 
 /*
- * Survey where no other wait follows.  So if the time is over before
- * ZooKeeper's reply, raise an error here if ZooKeeper is silent.
+ * Survey where no other wait follows.  So if the time is over without a reply,
+ * and ZooKeeper is silent, raise the error here.
  */
 static bool
 survey_in_time(ZklClaim *claim, const ZklLockRequest *request)
@@ -397,7 +398,10 @@ patience_of(const ZklLockRequest *request)
 	return request->only_tries ? ZKL_PATIENCE_TRY : ZKL_PATIENCE_WAIT;
 }
 
-/* A try waits for ZooKeeper. */
+/*
+ * Until when to wait for a survey.  A try waits for ZooKeeper, whatever its
+ * timeout.
+ */
 static int64
 survey_until(const ZklLockRequest *request)
 {
@@ -412,8 +416,8 @@ survey_until(const ZklLockRequest *request)
  * that may change.
  *
  * A znode does not mean use: another server may be about to delete it, or may
- * keep it because the lock comes back.  So this queries those servers, and
- * waits until the znodes are gone or say that the lock is in use.
+ * keep it because the lock comes back.  So query the znodes, and wait until
+ * they are gone or say that the lock is in use.
  *
  * HELD: the path may be used.  The time is over: QUEUED if other servers'
  * znodes are still there, NONE if ZooKeeper has not replied.
@@ -619,7 +623,7 @@ find_limit(const ZklListing *survey)
 	return NULL;
 }
 
-/* ZKL_LIMIT_NONE if there is none.  The directory of another lock is empty. */
+/* The limit in a znode; ZKL_LIMIT_NONE if the znode is missing or empty. */
 static int
 read_limit(const char *path, const ZklListingNode *node)
 {

@@ -45,7 +45,7 @@ static struct
 	bool		has_token;
 	int64		token;
 	ZklHoldSearch search;		/* for the path */
-	bool		counted;		/* a transaction has counted */
+	bool		counted;		/* a transaction has counted its use */
 	LocalTransactionId checked; /* the transaction that was checked */
 }			under;
 
@@ -64,7 +64,7 @@ zkl_use_is_required_here(void)
 	return zkl_use_here;
 }
 
-/* A process without a role is a superuser's (zkl_claim_claimant). */
+/* A process without a role counts as a superuser's (zkl_claim_claimant). */
 static Oid
 login_role(void)
 {
@@ -102,10 +102,10 @@ zkl_use_has_no_token(void)
 }
 
 /*
- * Among several readers, take the first one that will do, in the order of
- * their tokens.  Otherwise a read lock of another role could make the commits
- * of this session fail.  Another token is another hold, which the transaction
- * has yet to check.
+ * Among several readers' claims, take the first one that will do, in the order
+ * of their tokens.  Otherwise a read lock of another role could make the
+ * commits of this session fail.  Another token is another hold, which the
+ * transaction has yet to check.
  */
 void
 zkl_use_note_holder(void)

@@ -58,8 +58,8 @@
 /*
  * Must what this process writes be committed under another session's lock?
  * Mostly one load.  An apply worker does not depend on a lock, nor does what
- * needs no leadership (reliance.h).  "here" is true once this was so, because
- * it stays so in this process.
+ * needs no leadership (reliance.h).  zkl_use_here is true once the answer was
+ * yes, because the answer then stays the same in this process.
  */
 extern bool zkl_use_here;
 extern bool zkl_use_is_required_here(void);
@@ -103,10 +103,10 @@ extern bool zkl_use_any(void);
 extern int64 zkl_use_check(int64 margin);
 
 /*
- * A transaction that has only read commits.  The first such transaction after
- * a change of the setting counts as a use of the hold, if the lock is held.
- * So the holder learns that the setting has reached a session.  This reads
- * catalogs, and so may raise an error.
+ * A transaction commits that has not written.  The first such transaction
+ * after a change of the setting counts as a use of the hold, if the lock is
+ * held.  So the holder learns that the setting has reached a session.  This
+ * reads catalogs, and so may raise an error.
  */
 extern void zkl_use_note_reader(void);
 

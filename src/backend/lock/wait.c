@@ -30,9 +30,9 @@
 /*
  * How long a try waits until the owner before it has answered or given the
  * ticket up: this many times as long as its own request took, but not less
- * than the constant below.  It seldom waits that long: only if the owner's
- * server has stopped, or cannot reach ZooKeeper.  But no znode says whether
- * leases linger, so each try for leases that fails waits that long.
+ * than the constant below.  The try seldom waits that long: only if the
+ * owner's server has stopped, or cannot reach ZooKeeper.  But no znode says
+ * whether leases linger, so each try for leases that fails waits that long.
  *
  * If a request was delayed, or its backend was suspended meanwhile, its
  * duration says little about the other server.  So the multiple is at most
@@ -82,8 +82,8 @@ zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request, ZklClaim *claim)
 }
 
 /*
- * The first look has not requested the ticket from the worker.  It suffices
- * if the server owns the ticket, and then costs nothing more.
+ * The first look has not requested the ticket from the worker.  That suffices
+ * if the server owns the ticket, and saves work for the worker.
  */
 ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *mutex)
@@ -125,8 +125,8 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *mutex)
 }
 
 /*
- * From here on, the wait may be a long one.  One that is patient is logged
- * after deadlock_timeout.
+ * From here on, the wait may be long.  A patient wait is logged after
+ * deadlock_timeout.
  */
 static void
 begin_asking(ZklWait *wait)
@@ -260,10 +260,10 @@ reason_of(ZklAnswer answer)
 }
 
 /*
- * Is it time to return that the lock was not acquired?  Usually only after
- * ZooKeeper has replied that the lock is taken.  If there is no reply when
- * the time is over, that is an error, unless ZooKeeper still replies to signs
- * of life: then the timeout was merely shorter than the request.  A try
+ * Is it time to return that the lock was not acquired?  Usually it is only
+ * after ZooKeeper has replied that the lock is taken.  If there is no reply
+ * when the time is over, that is an error, unless ZooKeeper still replies to
+ * signs of life: then the timeout was merely shorter than the request.  A try
  * always needs the reply.
  */
 static bool
@@ -457,7 +457,7 @@ describe(const ZklLockRequest *request)
 
 /*
  * End the request before ZooKeeper's silence would be an error, because only
- * the wait itself may raise that.
+ * the wait itself may raise that error.
  */
 static const char *
 detail_of(const ZklClaim *claim, bool answered)

@@ -30,20 +30,21 @@
  *
  * PREPARE TRANSACTION is also refused without a required leadership.  COMMIT
  * PREPARED and ROLLBACK PREPARED are checked before they begin
- * (zkl_xact_begin_prepared()), as a transaction that has written is.  One that
- * only removes the temporary tables of a process that exits is not checked
- * (only_cleans_up()).
+ * (zkl_xact_begin_prepared()), as a transaction that has written is.  A
+ * transaction that only removes the temporary tables of a process that exits
+ * is not checked (only_cleans_up()).
  *
  * ZK001 is for a lock that is lost or in doubt, ZK002 for one whose lease time
  * is over, or nearly.
  *
- * In doubt also means that it is good for less than zklock.commit_margin.  The
- * last look is guard_commit()'s, or the condition at the end of look_at_all().
+ * A lock also counts as in doubt if it is good for less than
+ * zklock.commit_margin.  The last look is guard_commit()'s, or the condition
+ * at the end of look_at_all().
  *
  * The commit guard is a transaction callback.  An extension such as
  * postgres_fdw commits on other servers in a callback of its own, at the same
- * stage.  If that were called first, the other server would commit although
- * the guard refuses.
+ * stage.  If that callback were called first, the other server would commit
+ * although the guard refuses.
  *
  * PostgreSQL calls the callback first that was registered last.  postgres_fdw
  * registers its callback at its first use in the backend.  So the guard is
@@ -117,9 +118,9 @@
 
 /*
  * The count of losses when all claims of this backend were last seen to be
- * good, and none had a lease time.  Losses begin with 1.  And whether this
- * server led at that moment all leaderships that zklock.commit_requires
- * named, at this serial number.
+ * good, and none had a lease time.  Losses begin with 1.  good_required: at
+ * that moment this server led all leaderships that zklock.commit_requires
+ * named, in its value with the serial number good_serial.
  */
 static uint64 good_losses = 0;
 static bool good_required = false;
@@ -256,8 +257,8 @@ note_holder(void)
 }
 
 /*
- * The first statement that writes finds out early.  This is for the user; what
- * is promised is the guard's.
+ * The first statement that writes fails early, which saves the user work.
+ * Only the commit guard keeps the promise.
  */
 void
 zkl_xact_require(void)
@@ -272,9 +273,9 @@ zkl_xact_require(void)
  * A command that destroys something before it commits has its pass, and its
  * margin, from here on.  If it takes longer than the margin, its commit is
  * refused, though what it has destroyed is gone.  Outside of a transaction
- * block, its use begins here, too.  In a block, it either fails or destroys
- * nothing before the commit, and a use would last as long as the client
- * likes, also if the command fails.
+ * block, its use begins here, too.  In a block, the command either fails or
+ * destroys nothing before the commit, and a use would last as long as the
+ * client likes.
  */
 void
 zkl_xact_require_at_once(bool in_block)
@@ -283,8 +284,8 @@ zkl_xact_require_at_once(bool in_block)
 		zkl_use_begin();
 	if (zkl_reliance_is_required())
 		begin_pass(0);
-	zkl_xact_require();			/* if the use has begun, of the leadership
-								 * only */
+	zkl_xact_require();			/* if the use has begun, this looks only at
+								 * the leadership */
 }
 
 void
@@ -295,9 +296,9 @@ zkl_xact_keep_guard_first(void)
 }
 
 /*
- * No transaction ends while ExecutorRun runs, and the way out of that puts the
- * guard first.  A procedure, however, may begin a claim without a statement,
- * and commit in the middle of CALL.
+ * No transaction ends while ExecutorRun runs, and the end of ExecutorRun puts
+ * the guard first.  A procedure, however, may begin a claim without a
+ * statement, and commit in the middle of CALL.
  */
 static void
 on_claim_begins(void)
@@ -385,10 +386,9 @@ zkl_xact_note_rollback(void)
 }
 
 /*
- * The statement commits or rolls back what another transaction has prepared,
- * so the commit guard of its own transaction comes too late to refuse that.
- * That guard still warns of a loss.  Only session-level claims can exist
- * here.
+ * The statement commits or rolls back what another transaction has prepared.
+ * The commit guard of the statement's own transaction comes too late to refuse
+ * that, but still warns of a loss.  Only session-level claims can exist here.
  *
  * In a transaction block PostgreSQL refuses the statement.  The transaction
  * may go on from a savepoint then, so its losses must still cancel statements.
@@ -452,7 +452,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 			ZKL_FAULT_POINT("xact-ended");
 
-			/* End these first: a resignation or the next holder waits. */
+			/* Do this first: a resignation or the next holder waits. */
 			zkl_use_end();
 			if (has_pass)
 				zkl_passes_end();
@@ -551,15 +551,16 @@ only_cleans_up(void)
  * record.  Do now what may take long, so that the guard comes after it.
  * PostgreSQL then finds nothing left to do.
  *
- * It empties and drops temporary tables as ON COMMIT says.  It does so only if
- * this transaction has used any; what uses one from here on sets that flag
+ * PostgreSQL empties and drops temporary tables as ON COMMIT says, if a flag
+ * says that this transaction has used any.  A use from here on sets the flag
  * again.
  *
- * All commits that notify go one after the other: each takes this lock, and
- * has it while it waits for a synchronous standby.  A transaction that
- * postgres_fdw commits on another server as well must not take the lock before
- * that: the commit there may notify, too, and wait for this transaction, which
- * waits for it.  PostgreSQL would not find that deadlock.
+ * All commits that notify go one after the other: each takes PostgreSQL's lock
+ * of notifying commits, and has it while it waits for a synchronous standby.
+ * A transaction that postgres_fdw commits on another server as well must not
+ * take the lock before the other server has committed: the commit there may
+ * notify, too, and wait for the lock, while this transaction waits for that
+ * commit.  PostgreSQL would not find that deadlock.
  */
 static void
 work_beforehand(void)
@@ -585,8 +586,8 @@ guard_commit(bool writes)
 	uint64		losses;
 
 	/*
-	 * What this transaction wrote before it released a claim relied on that
-	 * claim, too.
+	 * The transaction may have written before it released a claim, and so
+	 * have relied on that claim.
 	 */
 	if (zkl_on_lost_any_released())
 		zkl_on_lost_report_released(writes || has_written());

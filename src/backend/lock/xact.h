@@ -16,9 +16,7 @@
 #include "backend/lock/localclaim.h"
 #include "compat.h"
 
-/*
- * For zkl_hooks_init: registers the commit guard, in the postmaster.
- */
+/* For zkl_hooks_init: registers the commit guard, in the postmaster. */
 extern void zkl_xact_init(void);
 
 /*
@@ -46,10 +44,10 @@ extern int	zkl_xact_utilities;
 /*
  * The transaction is about to write: raise 25006 or 55000 unless this server
  * leads what zklock.commit_requires names, or the errors of use.h unless a
- * session holds the lock that zklock.commit_under names.  at_once: the
- * command takes effect before its commit, so a resignation waits for its end.
- * So does the next holder, unless the command is in a transaction block or in
- * a function.
+ * session holds the lock that zklock.commit_under names.  at_once: the command
+ * takes effect before its commit, so a resignation waits until the transaction
+ * has ended.  The next holder also waits, unless the command is in a
+ * transaction block or in a function.
  */
 extern void zkl_xact_require(void);
 extern void zkl_xact_require_at_once(bool in_block);

@@ -78,10 +78,10 @@ zklock_fence(PG_FUNCTION_ARGS)
 /*
  * The trigger of zk_fences.  A row that is written becomes the insert or
  * update of zk_fence, or nothing if its token is not greater.  So no token
- * goes down, and a row that exists stops no replication; not even one that
- * another transaction is about to insert, because ON CONFLICT waits for that.
- * An equal token must write nothing: between two servers that replicate to
- * each other, it would go round for ever.
+ * goes down, and no row that exists stops replication: ON CONFLICT even waits
+ * for a row that another transaction is about to insert.  An equal token must
+ * write nothing: between two servers that replicate to each other, it would go
+ * round for ever.
  */
 Datum
 zklock_fences_keep(PG_FUNCTION_ARGS)

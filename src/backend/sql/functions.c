@@ -142,7 +142,7 @@ zklock_semaphore_release(PG_FUNCTION_ARGS)
 										   zkl_sqlargs_count(fcinfo, 1, "quantity")));
 }
 
-/* Null if there is none. */
+/* Null if the semaphore has no limit. */
 Datum
 zklock_semaphore_limit(PG_FUNCTION_ARGS)
 {
@@ -264,7 +264,8 @@ zklock_sees_all_paths(PG_FUNCTION_ARGS)
  * work, and know by their context that they serve a CALL.  But the functions
  * have other names in C: a server that replays the catalogs of a newer one,
  * and has an older library loaded, must raise an error.  The older functions
- * would return false, and a CALL that returns has the lock.
+ * would return false, but to a caller of a procedure, each CALL that returns
+ * has acquired the lock.
  */
 #define WAIT_PROCEDURE(kind) \
 PG_FUNCTION_INFO_V1(zklock_##kind##_wait); \

@@ -66,7 +66,7 @@ typedef struct WaitedLock
 	char		znode[ZKL_ZNODE_SIZE];	/* znode of this server's ticket; or
 										 * empty */
 	bool		queued;			/* this server's ticket is in the queue */
-	bool		owned;			/* this server's ticket is the first there */
+	bool		owned;			/* this server's ticket owns the lock */
 	List	   *blockers;		/* a list of LocalBlocker */
 } WaitedLock;
 
@@ -318,8 +318,8 @@ zklock_cluster_locks(PG_FUNCTION_ARGS)
 }
 
 /*
- * For the views that read several queues: one that may not be read must not
- * hide the others.
+ * For the views that read several queues: a queue that may not be read must
+ * not hide the others.
  */
 Datum
 zklock_lock_queue_or_null(PG_FUNCTION_ARGS)
@@ -410,9 +410,7 @@ release_by_force(const char *path, const ZklPlace *holder)
 	const char *child = child_of(holder);
 	bool		deleted;
 
-	/*
-	 * Log first, because the lock may be released even if no reply comes.
-	 */
+	/* Log first, because the lock may be released even if no reply comes. */
 	ereport(LOG,
 			errmsg("role \"%s\" releases lock \"%s\" by force",
 				   GetUserNameFromId(GetUserId(), false),

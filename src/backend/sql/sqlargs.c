@@ -264,7 +264,9 @@ zkl_sqlargs_check_not_null(FunctionCallInfo fcinfo, int argument, const char *na
 static void
 check_lease_time(int64 hold_limit)
 {
-	/* Several processes look at a lock when its lease time is over. */
+	/*
+	 * A shorter time would make several processes look at the lock too often.
+	 */
 	if (hold_limit < ZKL_LOOK_INTERVAL)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -299,9 +299,9 @@ zklock_sessions(PG_FUNCTION_ARGS)
 /*
  * A session without a ticket is never in doubt; nor is it usable before
  * ZooKeeper has confirmed it.  An idle session may have tickets that need no
- * proof.  A server is refused if its credentials are, or its own record.  A
- * lock that is refused does not count: any role could use a path that another
- * client's access control forbids.
+ * proof.  A server counts as refused if ZooKeeper refuses its credentials or
+ * its own record.  A refused lock does not count: any role could use a path
+ * that another client's access control forbids.
  */
 static const char *
 state_text(const ZklSessionInfo *info, bool connected, bool safe, bool idle,
@@ -339,9 +339,9 @@ zklock_stat_locks(PG_FUNCTION_ARGS)
 }
 
 /*
- * All roles see the counts, but only roles that may see it see the path, as
- * pg_stat_statements does with the text of a statement.  A path belongs to a
- * role as long as no other role has used it.
+ * All roles see the counts, but the path is null for a role that may not see
+ * it, as is the text of a statement in pg_stat_statements.  A path belongs to
+ * a role as long as no other role has used it.
  */
 static void
 put_counts(ReturnSetInfo *set, const ZklLockStat *stat)

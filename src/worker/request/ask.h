@@ -44,7 +44,7 @@ typedef void (*ZklAskAnswered) (ZklAsker *asker, int what, int64 number,
 struct ZklAsker
 {
 	void	   *owner;
-	ZklAskAnswered answered;	/* NULL: it does not care */
+	ZklAskAnswered answered;	/* NULL: it needs no answers */
 	bool		urgent;
 	Oid			role;			/* the role that waits for the answers; 0 if
 								 * none */

@@ -4,12 +4,12 @@
  *	  Creates, and deletes, of tickets that go out as one transaction.
  *
  * If one operation fails, ZooKeeper does none of them.  Then each of the
- * tickets sends its request again, alone.  So that this is rare, sendqueue.c
- * adds only what will probably succeed.
+ * tickets sends its request again, alone.  So that failures are rare,
+ * sendqueue.c adds only what will probably succeed.
  *
  * A batch of creates writes to a znode of the session, the STAMP: see
- * sessionbatch.c.  The worker makes it when it is needed first.  Until then,
- * what would be a batch goes out as single requests.
+ * sessionbatch.c.  The worker makes the stamp when one is needed first.  Until
+ * then, what would be a batch goes out as single requests.
  *
  * src/worker/request/batches.c
  *
@@ -54,7 +54,8 @@ static struct
 {
 	char		directory[ZKL_ROOT_SIZE + sizeof(STAMPS)];
 	ZklAsker	asker;			/* has one ask at most */
-	int64		asked_for;		/* the session for which it was last requested */
+	int64		asked_for;		/* the session for which a stamp was last
+								 * requested */
 	int64		made_for;		/* the session for which there is a stamp */
 	int64		refused_for;	/* the session that has no batches; 0: none */
 }			stamp;
@@ -202,9 +203,7 @@ zkl_batches_answered(const ZklSessionEvent *event)
 	if (event->reply.outcome == ZKL_OUTCOME_UNDONE)
 		pg_atomic_fetch_add_u64(&zkl_server_stat->batches_undone, 1);
 
-	/*
-	 * Another client has deleted the stamp, or ZooKeeper refuses the write.
-	 */
+	/* Another client has deleted the stamp, or ZooKeeper refuses the write. */
 	if (event->stamp == ZKL_OUTCOME_ABSENT)
 		stamp.made_for = 0;
 	else if (event->stamp == ZKL_OUTCOME_REFUSED)
@@ -252,8 +251,8 @@ make_stamp(void)
 }
 
 /*
- * CHANGED: an earlier worker of this session has made it.  After any outcome
- * but REFUSED, the next batch tries again.
+ * CHANGED: an earlier worker of this session has made the stamp.  After any
+ * outcome but REFUSED, the next batch tries again.
  */
 static void
 on_made(ZklAsker *asker, int what, int64 number,

@@ -3,12 +3,12 @@
  * bypass.c
  *	  Notice and log clients that do not wait for zklock's locks.
  *
- * Each such znode that a ticket's lists show is counted once.  The log
- * reports the first one on each path.
+ * Each znode of such a client that a ticket's lists show is counted once.  The
+ * log reports the first one on each path.
  *
  * A list is read when a ticket queues.  It is also read when the directory of
  * an owned ticket changes, until other clients wait.  So a client that comes
- * after those, or leaves at once, may be missed.
+ * after the first of these, or leaves at once, may be missed.
  *
  * src/worker/request/bypass.c
  *
@@ -54,8 +54,8 @@ zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list)
 }
 
 /*
- * If the child is a znode behind the ticket, and its client should wait for
- * the ticket but may not: its sequence number.  Otherwise 0.
+ * Returns the child's sequence number if the child is a znode behind the
+ * ticket, and its client should wait for the ticket but may not; otherwise 0.
  */
 static int
 number_behind(const ZklTicket *ticket, const char *child)

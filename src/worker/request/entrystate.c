@@ -30,7 +30,7 @@
 #include "worker/request/entrystate.h"
 
 /*
- * A ticket that created its lock's directory was the first in it.  It lists
+ * A ticket that created its lock's directory was the first in there.  It lists
  * the znodes behind it only after this time.  Most new locks are released
  * before, and so save the list.
  */
@@ -83,9 +83,9 @@ lock(const ZklEntry *entry)
  */
 
 /*
- * The heap of the dead worker is gone.  The new worker looks at an entry if
- * it had work or an armed timer, or if its state requires work of the worker.
- * That also arms its timer again.
+ * The heap of the dead worker is gone.  The new worker looks at an entry if it
+ * had work or an armed timer, or if its state requires work of the worker.
+ * The look also arms the entry's timer again.
  */
 static void
 adopt(ZklEntry *entry, void *arg)
@@ -124,8 +124,8 @@ take_off_list(void)
 
 		/*
 		 * Until the worker has looked, a backend may take its request back.
-		 * The mark tells the backend that the worker still has the entry, so
-		 * that the backend does not remove it.
+		 * The mark keeps a backend from removing the entry while the worker
+		 * still has it.
 		 */
 		entry->work_link.next = NULL;
 		entry->taken = true;
@@ -172,7 +172,7 @@ zkl_entry_state_next(ZklWork *work)
 
 			/*
 			 * Stuck leases keep the entry, so it still exists for the retry.
-			 * Without them, it may be gone after this.
+			 * Without stuck leases, the entry may be gone after the call.
 			 */
 			work->retry = entry->nstuck > 0;
 			zkl_entry_remove_if_unused(entry);
@@ -218,8 +218,8 @@ look_at_owned(ZklEntry *entry, ZklWork *work)
 		add_event(work, ZKL_EVENT_DOWNGRADE);
 
 	/*
-	 * The lock changes hands within the server.  Before that goes on for
-	 * long, the worker must know whether other clients wait.
+	 * The lock changes hands within the server.  Before more backends get the
+	 * lock, the worker must know whether other clients wait.
 	 */
 	if (entry->handed_on && !entry->list_asked)
 	{
@@ -236,8 +236,8 @@ look_at_owned(ZklEntry *entry, ZklWork *work)
 }
 
 /*
- * To be cheap, a release does not move the timer.  So it may fire while the
- * lock is held again, or too early.
+ * To be cheap, a release does not move the timer.  So the timer may fire while
+ * the lock is held again, or too early.
  */
 ZklEntry *
 zkl_entry_state_next_due(int64 until, ZklWork *work)
@@ -325,7 +325,7 @@ next_timer(const ZklEntry *entry)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 		int64		due;
 
-		/* Thousands of detached claims may wait after the last one. */
+		/* Thousands of claims may wait after the last one that is held. */
 		if (left == 0)
 			break;
 		left -= claim->state == ZKL_CLAIM_HELD;
@@ -340,7 +340,7 @@ next_timer(const ZklEntry *entry)
 
 		/*
 		 * A use does not end before a commit that is under way.  The end of
-		 * that transaction ends the use, too.
+		 * the transaction ends the use, too.
 		 */
 		if (claim->is_use && zkl_passes_has(claim->proc_number, entry->path))
 			due = Max(due, zkl_now() + ZKL_LOOK_INTERVAL);
@@ -546,8 +546,8 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		entry->lingers = false;
 
 		/*
-		 * Servers that read together do not take the lock from each other, so
-		 * the numbers of their znodes tell nothing.
+		 * Servers that read at the same time do not take the lock from each
+		 * other, so the numbers of their znodes tell nothing.
 		 */
 		if (entry->ticket.mode != ZKL_MODE_READ &&
 			zkl_entry_comeback(entry) != NULL)
@@ -578,7 +578,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		 */
 		if (zkl_lock_entry_is_lease(entry))
 			zkl_leases_set_owned(entry);
-		zkl_entry_ask_worker(entry);	/* so that it arms the timer */
+		zkl_entry_ask_worker(entry);	/* it arms the timer */
 		zkl_entry_wake_needing(entry);
 	}
 	zkl_entry_unlock(entry->hash);
@@ -601,7 +601,7 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 		if (lingered && zkl_entry_comeback(entry) != NULL)
 			zkl_comeback_taken(zkl_entry_comeback(entry));
 		if (!lingered && is_news)
-			zkl_entry_ask_worker(entry);	/* so that it arms the timer */
+			zkl_entry_ask_worker(entry);	/* it arms the timer */
 
 		/*
 		 * No backend of this server writes, so the readers of other servers
@@ -702,8 +702,8 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		/*
-		 * These facts were about the writer's znode.  They must be found out
-		 * anew for the reader's.
+		 * These facts were about the writer's znode.  The ticket finds them
+		 * out anew for the reader's znode.
 		 */
 		entry->contended = false;
 		entry->answered = false;
@@ -714,7 +714,7 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 		/*
 		 * zk_lock_force_release() may have found the writer's znode gone
 		 * because this downgrade had replaced it.  The reader's znode still
-		 * exists.  Claims that were told otherwise stay lost; the next ones
+		 * exists.  Claims that were marked as lost stay so; the next claims
 		 * need the ticket.
 		 */
 		if (entry->epoch == ZKL_EPOCH_NONE)
@@ -879,7 +879,7 @@ new_generation(ZklEntry *entry)
 
 		/*
 		 * The holder of the old advisory lock may be idle for hours, so no
-		 * backend must go on waiting for that.
+		 * backend must go on waiting for the old lock.
 		 */
 		if (claim->waits_locally && !claim->nudged)
 		{
@@ -946,7 +946,7 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	zkl_entry_unlock(hash);
 }
 
-/* If all leases were given up by now, the limit that was read counts for none. */
+/* If all leases were given up by now, the limit that was read is ignored. */
 void
 zkl_entry_state_set_limit(ZklEntry *semaphore, int stored)
 {
@@ -1048,7 +1048,7 @@ end_hold_limits(ZklEntry *entry, int64 now)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		/* The same rule as in the timer's next look. */
+		/* Thousands of claims may wait after the last one that is held. */
 		if (left == 0)
 			break;
 		left -= claim->state == ZKL_CLAIM_HELD;

@@ -149,7 +149,7 @@ extern void zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure,
  */
 extern void zkl_entry_state_wake_all(void);
 
-/* Does nothing wait for this ticket but a leadership? */
+/* Does only a leadership wait for this ticket? */
 extern bool zkl_entry_state_is_for_leader(ZklEntry *entry);
 
 /* The limit that is stored for a semaphore has been read. */

@@ -15,7 +15,7 @@
 
 /*
  * ZooKeeper looks for empty containers once a minute, and removes them.  So a
- * directory certainly exists for a while after it was seen.
+ * directory exists for a while after the worker has seen it.
  */
 #define LIKELY_FOR		ZKL_MS(60000)
 

@@ -17,10 +17,9 @@
 #include "worker/request/orphans.h"
 
 /*
- * A connection that has worked for this long shows that nothing can come late
- * any more.  ZooKeeper's leader drops a server that it has not heard for
- * syncLimit ticks (ten seconds by default), and with it all that this server
- * had to send.
+ * When a connection has worked for this long, no create can come late any
+ * more.  ZooKeeper's leader drops a server that it has not heard for syncLimit
+ * ticks (ten seconds by default), with all that this server had to send.
  */
 #define LATE_AT_MOST	ZKL_MS(5 * 60 * 1000)
 

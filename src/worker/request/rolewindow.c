@@ -15,8 +15,7 @@
 #include "worker/request/rolewindow.h"
 
 /*
- * For this long after a role had something to send, it is expected to send
- * again.
+ * For this long after a role had something to send, expect it to send again.
  */
 #define SHARED_FOR		ZKL_MS(1000)
 
@@ -30,7 +29,7 @@ static int	on_the_way[ZKL_ROLE_WINDOWS];
 static int64 spoiler_until[ZKL_ROLE_WINDOWS];
 static ZklWindow window;
 static int	last_number;		/* the last role that had something to send */
-static int64 last_at;			/* when it had something; 0: there was none */
+static int64 last_at;			/* when it last had something; 0: never */
 static int64 shared_until;
 
 static int	number_of(Oid role);

@@ -34,8 +34,8 @@ extern void zkl_role_window_note(Oid role, int64 now);
 extern bool zkl_role_window_is_shared(int64 now);
 
 /*
- * If two roles did, this many requests of one kind or of one role may be on
- * their way.
+ * If two roles had something to send recently, this many requests of one kind
+ * or of one role may be on their way.
  */
 extern int	zkl_role_window_size(void);
 
@@ -43,8 +43,8 @@ extern int	zkl_role_window_size(void);
 extern void zkl_role_window_sent(Oid role);
 
 /*
- * The reply came after this time; -1 if the time is not known or the reply is
- * lost.
+ * The reply to such a create came after this time; -1 if the time is not known
+ * or the reply is lost.
  */
 extern void zkl_role_window_answered(Oid role, int64 took, int64 now);
 

@@ -3,13 +3,14 @@
  * sendqueue.c
  *	  The requests of tickets: which are due, and when they are sent.
  *
- * The requests of one lock stand in a line of their own, and so do those of
- * all leases of one semaphore.  The lines take turns, one request each.  So a
- * semaphore of many leases does not hold up the other locks.
+ * The requests of one lock, or of all leases of one semaphore, stand in a line
+ * of their own.  The lines take turns, one request each.  So a semaphore of
+ * many leases does not hold up the other locks.
  *
- * All leases of a semaphore that need a list get the same one.  It stands in
- * the line behind the creates that were due before, so that it is sent after
- * them: only a list that was sent after a lease's create may grant that lease.
+ * All leases of a semaphore that need a list get the same one.  The list
+ * stands in the line behind the creates that were due before, so that it is
+ * sent after them: only a list that was sent after a lease's create may grant
+ * that lease.
  *
  * Creates and deletes that will probably succeed go out in batches
  * (batches.h).  Creates and deletes of leases go alone: two leases in one
@@ -32,7 +33,8 @@
 /*
  * More requests on the way would only make signs of life wait.  ZooKeeper
  * answers in the order of sending, so a lock's first request waits for all
- * that was sent before it.  Therefore fewer bulk requests may be on the way.
+ * that was sent before it.  Therefore only BULK_WINDOW bulk requests may be on
+ * the way.
  */
 #define WINDOW				128
 #define BULK_WINDOW			16
@@ -54,8 +56,8 @@ typedef enum Turn
 {
 	TURN_WAITING,				/* of locks that backends wait for */
 	TURN_LEASES,				/* of semaphores */
-	TURN_TOGETHER,				/* of locks that a backend waits for together
-								 * with one that is TURN_WAITING */
+	TURN_TOGETHER,				/* of a backend's other locks, if it waits for
+								 * several together */
 	TURN_PARENTS,				/* of locks that backends wait for, and that
 								 * need directories above their own: up to 17
 								 * creates in one request */
@@ -152,7 +154,7 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 	dlist_push_tail(&line->entries, &entry->sending.due_link);
 
 	/*
-	 * The line was empty.  Otherwise it keeps its place among the lines, so
+	 * A line that has an entry already keeps its place among the lines, so
 	 * that many requests of one lock gain nothing.
 	 */
 	if (line->turn_link.next == NULL)
@@ -163,8 +165,8 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 }
 
 /*
- * States before OWNED have a backend that waits; the later ones are about
- * locks that are owned or given up.
+ * In the states before OWNED, a backend waits; in the later states, the lock
+ * is owned or given up.
  */
 static Turn
 turn_of(const ZklEntry *entry)
@@ -178,7 +180,9 @@ turn_of(const ZklEntry *entry)
 	return entry->in_multilock ? TURN_TOGETHER : TURN_WAITING;
 }
 
-/* Is the request one that waits while enough batches of its kind are under way? */
+/*
+ * Does a request of this kind wait while enough of its batches are under way?
+ */
 static bool
 waits_for_batch(const ZklEntry *entry)
 {
@@ -192,8 +196,8 @@ waits_for_batch(const ZklEntry *entry)
 
 /*
  * An operation that fails spoils the whole batch.  So a create joins only if
- * its directory, or the one above, was found there lately, and if the role's
- * creates do not fail on purpose.
+ * its directory, or the one above, existed lately, and if the role is no
+ * spoiler (rolewindow.h).
  */
 static bool
 joins_batch(const ZklEntry *entry, ZklRequest request)
@@ -313,7 +317,7 @@ choose_line(Turn *turn)
 	return NULL;
 }
 
-/* Lines that wait for batches and lines that do not take turns, too. */
+/* Two lists take turns, too: lines that wait for batches, and other lines. */
 static ZklLine *
 first_line(Turn turn)
 {
@@ -368,7 +372,7 @@ bulk_after(Turn bulk)
 }
 
 /*
- * Only few bulk requests are on the way at a time; but some always are,
+ * At most a few bulk requests are on the way at a time, and at least one,
  * however many locks backends wait for.
  */
 static bool
@@ -392,9 +396,9 @@ bulk_may_be_sent(const ZklLine *line)
 		return on_the_way + zkl_batches_added() < BULK_WINDOW;
 
 	/*
-	 * A batch begins only if there is room for a whole one.  If it began
-	 * after each reply, it would go out with the few operations for which
-	 * there is room then.
+	 * A batch begins only if there is room for a whole one.  If a batch began
+	 * after each reply, it would have only the few operations for which there
+	 * is room then.
 	 */
 	return on_the_way < BULK_WINDOW && zkl_batches_added() < BULK_BATCH_WINDOW;
 }
@@ -434,8 +438,8 @@ send_due(void)
 		}
 
 		/*
-		 * An answer to another client may have become needless.  Any answer
-		 * to this ticket takes it off again.
+		 * The request may have sent nothing, if an answer to another client
+		 * has become needless.  Any reply to this ticket ends the mark.
 		 */
 		if (turn != TURN_WAITING && nrequests() > nsent)
 		{
@@ -516,9 +520,9 @@ send_request(ZklEntry *entry, ZklRequest request)
 		case ZKL_REQUEST_DELETE:
 
 			/*
-			 * The ticket no longer waits for that znode.  Otherwise every
-			 * wait that is given up would leave a watch in the client and in
-			 * ZooKeeper.
+			 * The ticket no longer waits for its predecessor.  Otherwise
+			 * every wait that is given up would leave a watch in the client
+			 * and in ZooKeeper.
 			 */
 			if (ticket->predecessor[0])
 			{
@@ -545,7 +549,7 @@ send_list(ZklEntry *entry, const char *directory)
 	ZklSessionTag tag;
 	dlist_mutable_iter iter;
 
-	/* The list of a lock is for one ticket, and has its attempt. */
+	/* The list of a lock serves one ticket; the tag has its attempt. */
 	if (!zkl_lock_entry_is_lease(entry))
 	{
 		zkl_session_children(tag_of(entry, ZKL_REQUEST_LIST), directory, true);
@@ -666,7 +670,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 
 	/*
 	 * Count the bytes first.  If the create is refused, the ticket ends, and
-	 * its end takes them off the sum again.
+	 * its end takes the bytes off the sum again.
 	 */
 	count_bytes(entry, true);
 	if (pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) >
@@ -755,7 +759,7 @@ note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 	entry->sending.not_batched = true;
 
 	/*
-	 * ZooKeeper removes a container only after that had a child, so the
+	 * ZooKeeper removes a container only after it has had a child, so the
 	 * directory would stay for good.  If another client uses it meanwhile,
 	 * ZooKeeper refuses to delete it.
 	 */
@@ -799,7 +803,7 @@ send_answer(ZklEntry *entry, const char *directory)
 		return;
 
 	/*
-	 * The whole text is written each time, and only over the version that the
+	 * Write the whole text each time, and only over the version that the
 	 * ticket read last.
 	 */
 	snprintf(words, sizeof(words), "%s%s%s", owner_text, plain_mark(entry),
@@ -836,7 +840,7 @@ count_bytes(ZklEntry *entry, bool counted)
 	int			bytes = zkl_lock_directory_prefix_length() + strlen(entry->path) +
 	ZKL_ZNODE_SIZE + sizeof(int32);
 
-	/* Called more than once for a znode, this must count it once. */
+	/* Callers may repeat a call for a znode, which counts once. */
 	if (counted && !entry->sending.counted)
 	{
 		pg_atomic_fetch_add_u64(&zkl_session_info->ephemeral_bytes, bytes);
@@ -857,8 +861,8 @@ zkl_send_queue_holds(void)
 }
 
 /*
- * Claims may begin or end at this moment.  Each change makes the worker look
- * at the entry, and note this anew.
+ * Claims may begin or end at this moment.  Each such change makes the worker
+ * look at the entry, and call this again.
  */
 void
 zkl_send_queue_note_standby(ZklEntry *entry)

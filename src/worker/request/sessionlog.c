@@ -115,7 +115,7 @@ zkl_session_log_doubt(void)
 	bool		idle = safe_until == ZKL_SAFE_UNTIL_IDLE;
 	bool		safe = zkl_now() < safe_until;
 
-	/* It has expired, so nothing is in doubt any more. */
+	/* The session has expired, so nothing is in doubt any more. */
 	if (zkl_session_info->id == 0)
 		in_doubt = false;
 	else if (in_doubt && idle)
@@ -229,8 +229,8 @@ zkl_session_log_refused(const char *error)
 }
 
 /*
- * The next attempt may only find another server away.  A backend must still
- * say why this one is refused.
+ * The next attempt may only find another ZooKeeper server away.  A backend
+ * must still say why this server is refused.
  */
 static void
 note_refusal(const char *error)

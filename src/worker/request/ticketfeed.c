@@ -70,9 +70,9 @@ zkl_ticket_feed_start(const char *prefix)
 }
 
 /*
- * Give the event to all tickets that have a state to lose.  They are
- * collected first: a visitor of the table holds the entry's partition, and a
- * step locks that itself.
+ * Give the event to all tickets that have a state to lose.  Collect the
+ * tickets first: a visitor of the table holds the entry's partition, and a
+ * step locks the partition itself.
  */
 void
 zkl_ticket_feed_tell_all(ZklTicketEventKind kind)
@@ -240,7 +240,7 @@ feed_if_concerned(ZklEntry *entry, const char *child, bool gone)
 /*
  * The leases of a semaphore have changed.  All leases that wait list again.
  * Of the owned leases, one lists for all, to see whether other clients wait;
- * if it is given up before it has listed, another one does.
+ * if that lease is given up before it has listed, another one lists.
  */
 static void
 feed_leases(List *leases)
@@ -285,15 +285,15 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 	reply.limit = zkl_leases_limit(semaphore);
 
 	/*
-	 * The limit has changed between its read and the list.  So the list tells
-	 * nothing, and each lease lists again.
+	 * The limit has changed between the read of the limit and the list.  So
+	 * the list tells nothing, and each lease lists again.
 	 */
 	if (!semaphore->limit_read && reply.outcome == ZKL_OUTCOME_OK)
 		reply.outcome = ZKL_OUTCOME_UNKNOWN;
 
 	/*
-	 * A failed list has no children; that must not look as if all leases were
-	 * gone.
+	 * A failed list has no children, which must not look as if all leases
+	 * were gone.
 	 */
 	if (reply.outcome == ZKL_OUTCOME_OK)
 		look_after_leases(semaphore, &reply);
@@ -384,8 +384,8 @@ look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list)
 /*
  * A server queues once for a lock, and never behind itself.  A znode of this
  * session before the ticket's is one that this server has deleted, and that
- * has come back with a backup of ZooKeeper.  No ticket knows it, so only this
- * deletes it.
+ * has come back with a backup of ZooKeeper.  No ticket knows the znode, so
+ * only this function deletes it.
  */
 static void
 delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
@@ -443,7 +443,7 @@ do_work(ZklEntry *entry, const ZklWork *work)
 
 		/*
 		 * The lock has been held for a while.  From now on the znode says
-		 * that it is in use, if other clients queue.
+		 * that the lock is in use, if other clients queue.
 		 */
 		if (kind == ZKL_EVENT_WATCH)
 			answer(entry);
@@ -523,19 +523,19 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 			!zkl_lock_directory_is_likely(entry);
 
 	/*
-	 * Only UNWANT uses this: a create that was never sent leaves no znode to
-	 * look for.
+	 * Only UNWANT uses "unsent": a create that was never sent leaves no znode
+	 * to look for.
 	 */
 	event.unsent = zkl_send_queue_is_unsent(entry);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
-	/* Without another lease in its place, no lease would list. */
+	/* If this lease was to list, another lease must list in its place. */
 	if (was_to_look && entry->ticket.state == ZKL_TICKET_DELETING)
 		feed_leases(zkl_lock_directory_leases_of(entry->lock));
 }
 
 /*
- * An owned lease whose list was not sent yet: the directory may be without a
- * watch until it is.
+ * Is this an owned lease whose list was not sent yet?  Until it is sent, the
+ * directory may be without a watch.
  */
 static bool
 is_to_look(const ZklEntry *entry)
@@ -598,8 +598,8 @@ answer(ZklEntry *entry)
 
 /*
  * Another client has queried the ticket by a mark in its znode.  If the ticket
- * lingers, it goes.  After a refused write, the next one waits for another
- * event, because each ends with a read of the same text.
+ * lingers, it goes.  After a refused write, the next write waits for another
+ * event, because each write ends with a read of the same text.
  */
 static void
 answer_query(ZklEntry *entry)

@@ -8,10 +8,10 @@
  * tickets, commands and jobs are proofs as well.
  *
  * If nothing must be proved, the session is idle, and safe until may pass.
- * The worker then publishes that the session is idle instead of the moment,
- * so that no process takes the session to be in doubt.  Then no claim is
- * held: only the worker makes a ticket owned, and while it has such a ticket,
- * it does not call the session idle.
+ * The worker then publishes, instead of the moment, that the session is idle,
+ * so that no process takes the session to be in doubt.  Then no claim is held:
+ * only the worker makes a ticket owned, and while it has such a ticket, it
+ * does not call the session idle.
  *
  * src/worker/session/heartbeat.c
  *
@@ -74,7 +74,7 @@ zkl_heartbeat_answered(const ZklSessionEvent *event)
 	if (event->sign == ZKL_SIGN_PROOF)
 		prove(event->provable);
 
-	/* This shows waiting backends that ZooKeeper answers, only slowly. */
+	/* Waiting backends see here that ZooKeeper replies, although slowly. */
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms,
 						zkl_cadence_period(safe.timeout) / ZKL_MS(1));
@@ -96,7 +96,7 @@ zkl_heartbeat_note_reply(const ZklSessionEvent *event)
 {
 	if (!event->writes)
 		return;
-	/* A quorum has also decided that a batch is UNDONE. */
+	/* That a batch is UNDONE was decided by a quorum, too. */
 	if (event->reply.outcome == ZKL_OUTCOME_OK ||
 		event->reply.outcome == ZKL_OUTCOME_UNDONE)
 		prove(event->provable);
@@ -137,11 +137,11 @@ prove(int64 provable)
 }
 
 /*
- * If a shorter timeout moves safe until back, do this before the timeout is
- * published.  Otherwise a worker that starts in between would add the shorter
- * timeout to a moment that it computes too late.  Then count that as a loss, in
- * this order: a commit whose guard relied on the later moment sees that the
- * count has grown, and looks at its claims again.
+ * If a shorter timeout moves safe until back, publish the moment before the
+ * timeout.  Otherwise a worker that starts in between would add the shorter
+ * timeout to a moment that it computes too late.  After the moment, raise the
+ * count of losses: a commit whose guard relied on the later moment sees that
+ * the count has grown, and looks at its claims again.
  */
 static void
 publish_safe_until(void)
@@ -166,8 +166,8 @@ published(void)
 }
 
 /*
- * Do this a little before safe until, so that no backend finds a moment that
- * has passed.
+ * Publish this a little before safe until, so that no backend finds a moment
+ * that has passed.
  */
 void
 zkl_heartbeat_tend(void)
@@ -260,7 +260,7 @@ zkl_heartbeat_send(void)
 	if (!zkl_session_may_sign())
 		return;
 
-	/* Nothing but a proof makes the connection usable. */
+	/* Only a proof makes the connection usable. */
 	sign = !zkl_session_is_usable() ? ZKL_SIGN_PROOF :
 		zkl_cadence_next(&cadence, now, has_to_prove(),
 						 zkl_safe_until(&safe));

@@ -16,8 +16,9 @@
 #include "zookeeper/session.h"
 
 /*
- * A handle is opened, for a session with this timeout (0: a new session) that
- * an earlier worker has proved to live until then.
+ * A handle is opened.  If it continues a session, pass the session's timeout,
+ * and the moment up to which an earlier worker has proved that the session
+ * lives.  For a new session, pass 0.
  */
 extern void zkl_heartbeat_begin(int64 timeout, int64 safe_until);
 

@@ -189,11 +189,11 @@ load_tls(bool *changed)
 
 /*
  * The files fit together, but ZooKeeper may refuse the certificate, and after
- * a reload that costs a good connection.  The old one does not stay in use
- * nevertheless, because an authority that was removed must not be trusted any
- * more.  A certificate that has ended is reported with each reload.  A
- * certificate of an authority that is not in zklock.ssl_ca_file is reported
- * once, because ZooKeeper may trust other authorities.
+ * a reload that costs a good connection.  Even so, the old files do not stay
+ * in use, because an authority that was removed must not be trusted any more.
+ * A certificate that has ended is reported with each reload.  A certificate of
+ * an authority that is not in zklock.ssl_ca_file is reported once, because
+ * ZooKeeper may trust other authorities.
  */
 static void
 note_certificate(bool is_new)

@@ -10,8 +10,8 @@
  * begins with LIST, or with WHOSE if the session is a new one.
  *
  * A primary also has a znode among those of all primaries with its database
- * system identifier: it JOINs, and LISTs.  Two of these are copies of one
- * database.
+ * system identifier: it JOINs, and LISTs.  Two such znodes mean two copies of
+ * one database.
  *
  * src/worker/session/membership.c
  *
@@ -36,7 +36,7 @@
 /* ClickHouse Keeper, which is no ZooKeeper, has this znode. */
 #define KEEPER			"/keeper"
 
-/* The pauses after a reply that should not occur, and after a refusal. */
+/* The pauses after an unexpected reply, and after a refusal. */
 #define AGAIN_AFTER		ZKL_MS(5000)
 #define REFUSED_AGAIN	ZKL_MS(60000)
 
@@ -172,7 +172,7 @@ note_connection(void)
 	member.connected_at = zkl_session_info->connected_at;
 	zkl_ask_cancel(&member.asker);
 	go(name, name->joined == zkl_session_info->id ? STEP_LIST : STEP_WHOSE, 0);
-	/* The steps of this circle begin when the name was listed. */
+	/* The steps for the identifier begin when the name was listed. */
 	go(&member.circles[COMMON_SYSTEM], STEP_NONE, 0);
 }
 
@@ -182,7 +182,7 @@ zkl_membership_note_older(void)
 	member.older = true;
 }
 
-/* If the birth of the data has changed, there was another warning. */
+/* If the birth of the data has changed, another warning says so. */
 static void
 report_older(void)
 {
@@ -196,7 +196,7 @@ report_older(void)
 			errhint("If an older backup was restored, what was written since then is lost: jobs may run again, and tokens may be given out again.  Compare the records of jobs with what has run."));
 }
 
-/* The worker checks this with each sign of life. */
+/* Called with each sign of life: was this server promoted? */
 static void
 note_promotion(void)
 {
@@ -324,12 +324,12 @@ on_answer(ZklAsker *asker, int what, int64 number,
 }
 
 /*
- * ZooKeeper refuses what this server needs to take part at all, so it
- * probably refuses its locks as well.  zk_status shows the refusal until the
- * same request succeeds.  The request is repeated over the same connection,
- * because an administrator may repair the access control without a restart.
- * The refusal is logged once.  What primaries have in common is not needed
- * for locks.
+ * ZooKeeper refuses what this server needs to take part at all, so it probably
+ * refuses its locks as well.  zk_status shows the refusal until the same
+ * request succeeds.  The request is repeated over the same connection, because
+ * an administrator may repair the access control without a restart.  The
+ * refusal is logged once.  A refusal of the znodes that primaries have in
+ * common is not reported: locks do not need those.
  */
 static void
 on_refused(Common common, Step step, ZklFailure failure)
@@ -458,8 +458,8 @@ on_listed(Common common, const ZklSessionEvent *event)
 }
 
 /*
- * Join them once for each connection.  The record shows by now that recovery
- * has ended.
+ * Join the primaries once for each connection.  The record shows by now that
+ * recovery has ended.
  */
 static void
 join_primaries(void)

@@ -112,8 +112,9 @@ zkl_resolver_servers(char **servers)
 			return false;
 
 		/*
-		 * A lookup that goes on must not make a later worker, or the next
-		 * handle, begin with the old addresses again.
+		 * While the lookup goes on, remember what it has found so far.
+		 * Otherwise a later worker, or the next handle, would begin with the
+		 * old addresses again.
 		 */
 		if (running && *list_addresses(lookup.answer.data) != '\0')
 			remember(lookup.answer.data);
@@ -160,8 +161,8 @@ zkl_resolver_start(void)
 	}
 
 	/*
-	 * Otherwise the child would inherit buffered output, and write it a
-	 * second time.
+	 * Write the buffered output now: the child inherits what is buffered, and
+	 * would write it a second time.
 	 */
 	fflush(NULL);
 	lookup.child = fork();
@@ -333,8 +334,8 @@ forget_server(int but)
 
 	/*
 	 * The worker's signal handlers would use what the child gives up.  Set
-	 * others without pqsignal(): since PostgreSQL 17, a handler that it has
-	 * set lets the signal end each process that is not PostgreSQL's own.
+	 * other handlers without pqsignal(): since PostgreSQL 17, its handlers
+	 * let a signal end each process that is not PostgreSQL's own.
 	 */
 	for (int i = 0; i < lengthof(signals); i++)
 		sigaction(signals[i], &ends, NULL);
@@ -347,8 +348,9 @@ forget_server(int but)
 	PGSharedMemoryDetach();
 
 	/*
-	 * One of them is the socket to ZooKeeper.  The connection would stay open
-	 * as long as the child lives, even if the worker has closed it.
+	 * One of the descriptors is the socket to ZooKeeper.  The connection
+	 * would stay open as long as the child lives, even if the worker has
+	 * closed it.
 	 */
 	for (int fd = 0; fd < max_files_per_process; fd++)
 	{
@@ -437,7 +439,7 @@ hash_hosts(void)
 
 /*
  * Make the line of one server, allocated.  If "numeric", a name counts as
- * unknown.  Otherwise this looks the name up, and waits for that.
+ * unknown.  Otherwise this looks the name up, and waits for the answer.
  */
 static char *
 resolve(int server, bool numeric)

@@ -39,8 +39,8 @@ extern bool zkl_resolver_servers(char **servers);
 extern bool zkl_resolver_is_name_of(int server, const char *address);
 
 /*
- * Begin to look up the names, unless a lookup of them is running.  One of the
- * names of before ends when zklock.hosts has changed.  The lookup ends within a
+ * Begin to look up the names, unless a lookup of them is running.  A lookup
+ * for an earlier value of zklock.hosts is stopped.  The lookup ends within a
  * bounded time.
  */
 extern void zkl_resolver_start(void);

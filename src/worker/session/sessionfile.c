@@ -8,10 +8,10 @@
  * clients.  With the session's id and password from this file, the new worker
  * ends it at once instead of after the session timeout.
  *
- * A copy of the data directory (base backup, snapshot, clone) must not do
- * that to the original's session.  The file is in a directory that base
- * backups leave out, and it contains its own device and inode and the boot of
- * the machine: in a copy, at least one of them differs.
+ * A copy of the data directory (base backup, snapshot, clone) must not do that
+ * to the original's session.  The file is in a directory that base backups
+ * leave out.  It contains its own device and inode, and the boot of the
+ * machine: in a copy, at least one of these differs.
  *
  * src/worker/session/sessionfile.c
  *

@@ -39,7 +39,7 @@ extern bool zkl_session_file_remove(void);
 /*
  * Read and write the birth of ZooKeeper's data, as this server saw it last
  * (serverrecord.h).  It is in a second file; "birth" stays as it is if that
- * is missing.  Unlike the session, the birth may be used in a copy of the
+ * file is missing.  Unlike the session, the birth may be used in a copy of the
  * data directory.
  */
 extern void zkl_session_file_read_birth(char birth[ZKL_SERVERRECORD_BIRTH_SIZE]);

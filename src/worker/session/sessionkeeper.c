@@ -45,8 +45,8 @@ static struct
 								 * address */
 	bool		lookup_logged;	/* logged: the names cannot be looked up */
 	bool		stranger_logged;	/* logged: a server is no ZooKeeper */
-	char	   *hosts;			/* the hosts of the open handle ... */
-	char	   *servers;		/* ... and their addresses */
+	char	   *hosts;			/* zklock.hosts when the handle was opened */
+	char	   *servers;		/* the addresses of the open handle */
 	bool		moved;			/* the handle was opened for new addresses,
 								 * and has had little time to use them */
 	int64		resolve_at;		/* while disconnected: when to look names up
@@ -137,9 +137,8 @@ zkl_session_keeper_close(bool answered)
 	ZKL_FAULT_POINT("session-closed");
 
 	/*
-	 * If ZooKeeper does not reply any more, it may not have read the close,
-	 * either.  Then the next worker finds the session in the file, and ends
-	 * it.
+	 * If ZooKeeper does not reply any more, it may not have read the close.
+	 * The next worker finds the session in the session file, and ends it.
 	 */
 	if (!answered)
 	{
@@ -246,7 +245,7 @@ find_session(ZklSessionId *identity)
 		return true;
 
 	/*
-	 * No claim relies on a session that shared memory has not: see
+	 * No claim relies on a session that is missing from shared memory: see
 	 * forget_session().  If one did, a commit might still be under way, so
 	 * the session would have to expire.
 	 */
@@ -258,7 +257,10 @@ find_session(ZklSessionId *identity)
 	return keeper.ending_old;
 }
 
-/* Keep both to compare them with the setting and with later lookups. */
+/*
+ * Keep hosts and addresses, to compare them with the setting and with later
+ * lookups.
+ */
 static void
 remember_servers(const char *servers)
 {
@@ -289,7 +291,7 @@ take_lookup(void)
 	if (outcome == ZKL_RESOLVER_DONE)
 	{
 		keeper.lookup_logged = false;
-		/* If the server waits after a refusal, that pause goes on. */
+		/* If the worker waits after a refusal, its pause goes on. */
 		if (!zkl_session_is_open() && keeper.awaits_address)
 			keeper.open_at = 0;
 		else if (zkl_session_is_open() && !keeper.connected &&
@@ -309,7 +311,7 @@ take_lookup(void)
 	keeper.lookup_logged = true;
 }
 
-/* If these are other servers, another handle continues the session there. */
+/* If the lookup found other servers, a new handle continues the session. */
 static bool
 move_to_servers(const char *servers)
 {
@@ -362,10 +364,10 @@ look_for_servers(void)
 	/*
 	 * A ZooKeeper server refuses a client that has seen a later write than
 	 * the server's last one.  After ZooKeeper was emptied, or restored from a
-	 * backup, it would do so for ever, because a handle does not forget what
-	 * it has seen.  So another handle continues the session, or learns that
-	 * the session has expired.  If ZooKeeper is merely unreachable, this is
-	 * needless but does no harm, and happens once.
+	 * backup, the server would refuse it for ever, because a handle does not
+	 * forget what it has seen.  So another handle continues the session, or
+	 * learns that the session has expired.  If ZooKeeper is merely
+	 * unreachable, another handle is needless but harmless, and is made once.
 	 */
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with a new client handle, because no server has accepted the old one"));
@@ -487,9 +489,9 @@ on_connected(void)
 	if (keeper.ending_old)
 	{
 		/*
-		 * This deletes the znodes of the old session at once.  If the file
-		 * cannot be removed, the next attempt reads it again, so pause before
-		 * that.
+		 * The close deletes the znodes of the old session at once.  If the
+		 * file cannot be removed, pause before the next attempt reads it
+		 * again.
 		 */
 		zkl_session_close();
 		ZKL_FAULT_POINT("old-session-closed");
@@ -615,8 +617,9 @@ on_expired(void)
 
 /*
  * A client may also end a session before its time, and others have its locks
- * from then on.  That looks the same as servers of another ensemble, so the
- * session has expired in either case, and this can only say what it may be.
+ * from then on.  This server cannot tell that from a change to another
+ * ensemble.  So the session has expired in either case, and the hint names a
+ * possible reason.
  */
 static void
 log_expired(int64 safe_until)

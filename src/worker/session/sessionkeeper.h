@@ -24,7 +24,7 @@ extern void zkl_session_keeper_tend(void);
  */
 extern void zkl_session_keeper_handle_events(void);
 
-/* When the next of these calls is due; PG_INT64_MAX: only after an event. */
+/* When to call tend or handle_events next; PG_INT64_MAX: after an event. */
 extern int64 zkl_session_keeper_wake_at(void);
 
 /*
