@@ -147,6 +147,14 @@ foreach (['new', 'old'], ['old', 'new'])
 	is($backend{$two}->errcode("SELECT zk_semaphore_acquire('$path', 3, '0')"), 'ZK003', "$what: and no semaphore");
 	contender($one)->release($path);
 
+	# Also if nobody has queued for it, and the older server cannot answer what only the newer one queries.
+	contender($one)->acquire("$dir/alone");
+	is($backend{$two}->errcode("SELECT zk_semaphore_acquire('$dir/alone', 3)"), 'ZK003', "$what: a mutex is no semaphore");
+	contender($one)->release("$dir/alone");
+	leases($one, 1)->acquire($path);
+	is($backend{$two}->errcode("SELECT zk_semaphore_acquire('$path', 5)"), '22023', "$what: another number of leases");
+	leases($one, 1)->release($path);
+
 	# Each server reads the other's queue, and can request and force a release.
 	$path = "$dir/queue";
 	contender($one)->acquire($path);

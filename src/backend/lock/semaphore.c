@@ -77,7 +77,7 @@ static ZklAnswer survey(ZklWait *wait);
 static bool any_other_use(const ZklListing *survey, const ZklLockRequest *request);
 static bool is_other_limit(const ZklListing *survey, const ZklLockRequest *request);
 static bool is_other_use(const ZklListingNode *node, bool other_limit);
-static bool query_others(const ZklListing *survey, const ZklLockRequest *request, int64 until);
+static bool query_others(const ZklListing *survey, ZklWait *wait, int64 until);
 static void report_other_use(const ZklListing *survey, const ZklLockRequest *request,
 							 bool is_lease);
 static void check_path(const char *path);
@@ -417,7 +417,8 @@ survey_until(const ZklLockRequest *request)
  *
  * A znode does not mean use: another server may be about to delete it, or may
  * keep it because the lock comes back.  So query the znodes, and wait until
- * they are gone or say that the lock is in use.
+ * they are gone or say that the lock is in use.  A znode whose server does not
+ * answer within two session timeouts counts as use.
  *
  * HELD: the path may be used.  The time is over: QUEUED if other servers'
  * znodes are still there, NONE if ZooKeeper has not replied.
@@ -445,7 +446,7 @@ survey(ZklWait *wait)
 							   patience_of(request));
 		if (seen == NULL)
 			return ZKL_ANSWER_NONE;
-		if (!query_others(seen, request, until))
+		if (!query_others(seen, wait, until))
 			break;
 		if (!zkl_wait_for_answer(wait, pause))
 			return ZKL_ANSWER_QUEUED;
@@ -507,8 +508,10 @@ is_other_use(const ZklListingNode *node, bool other_limit)
  * other use.
  */
 static bool
-query_others(const ZklListing *survey, const ZklLockRequest *request, int64 until)
+query_others(const ZklListing *survey, ZklWait *wait, int64 until)
 {
+	const ZklLockRequest *request = wait->request;
+	bool		unanswered = zkl_wait_is_unanswered(wait);
 	bool		other_limit = is_other_limit(survey, request);
 	int64		session = zkl_lock_table_session_id();
 	bool		any = false;
@@ -523,7 +526,7 @@ query_others(const ZklListing *survey, const ZklLockRequest *request, int64 unti
 		if (!is_other_use(node, other_limit) || (is_lease && is_own))
 			continue;
 		if (is_own || !zkl_recipe_is_zklock(node->name, &only_tries) ||
-			node->data == NULL ||
+			node->data == NULL || unanswered ||
 			zkl_recipe_has_mark(node->data, node->data_length, ZKL_IN_USE) ||
 			!zkl_znodes_query(request->path, is_lease ?
 							  psprintf(ZKL_LEASES "/%s", node->name) : node->name,

@@ -76,6 +76,7 @@ zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request, ZklClaim *claim)
 	wait->claim = claim;
 	wait->begun_at = zkl_now();
 	wait->asks_until = 0;
+	wait->paused = 0;
 	wait->silent_since = 0;
 	wait->impatient = false;
 	wait->requests = false;
@@ -195,10 +196,26 @@ zkl_wait_for_answer(ZklWait *wait, int64 pause)
 {
 	bool		asks = wait->request->only_tries && !has_asked_enough(wait, ASK_LOCK);
 
+	int64		now = zkl_now();
+
 	if (time_is_over(wait, asks ? ZKL_ANSWER_ASKING : ZKL_ANSWER_QUEUED))
 		return false;
-	sleep_until_next(wait, REASON_TICKET, zkl_now() + pause);
+	sleep_until_next(wait, REASON_TICKET, now + pause);
+	wait->paused += Min(zkl_now() - now, pause);
 	return true;
+}
+
+/*
+ * zklock 1.1 does not know the query, and keeps its session.  Only the pauses
+ * count: while this backend stands still, sends many queries, or cannot reach
+ * ZooKeeper, the other server may be unable to answer.  A server that has
+ * died loses its session after a timeout and a tick.
+ */
+bool
+zkl_wait_is_unanswered(const ZklWait *wait)
+{
+	return !wait->request->only_tries &&
+		wait->paused >= 2 * ZKL_MS(zkl_session_timeout);
 }
 
 /*

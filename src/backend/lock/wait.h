@@ -26,6 +26,8 @@ typedef struct ZklWait
 	int64		begun_at;
 	int64		asks_until;		/* until when a try waits for the owner's
 								 * answer; 0 if it has not queried the owner */
+	int64		paused;			/* how long it has slept for the answers of
+								 * servers that it has queried */
 	int64		silent_since;	/* 0 if ZooKeeper has replied */
 	bool		impatient;		/* end the wait if another client holds the
 								 * lock */
@@ -69,6 +71,13 @@ extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *mutex);
  * answer.
  */
 extern bool zkl_wait_for_answer(ZklWait *wait, int64 pause);
+
+/*
+ * Has zkl_wait_for_answer() slept for so long that a server which knows the
+ * query has answered, or has lost its session?  Always false for a try, whose
+ * time is over before that.
+ */
+extern bool zkl_wait_is_unanswered(const ZklWait *wait);
 
 /* Wait until released znodes of the lock are gone; false if the time is over. */
 extern bool zkl_wait_until_settled(ZklWait *wait);
