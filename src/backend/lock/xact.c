@@ -97,6 +97,8 @@
 #include "commands/async.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
@@ -206,6 +208,7 @@ static void guard_claim(const ZklLocalClaim *claim, Guard *guard);
 static const char *find_uncertain(void);
 static void end_unacknowledged(void);
 static void refuse_prepare(void);
+static bool is_unacknowledged(void);
 static void end_claims(bool committed);
 
 /*
@@ -460,7 +463,8 @@ on_xact(XactEvent event, void *arg)
 			zkl_reliance_forget();
 
 			end_claims(event != XACT_EVENT_ABORT &&
-					   event != XACT_EVENT_PARALLEL_ABORT);
+					   event != XACT_EVENT_PARALLEL_ABORT &&
+					   !is_unacknowledged());
 			passed.until = PG_INT64_MAX;
 			passed.required = false;
 			zkl_on_lost_xact_ended(zkl_xact_utilities > 0);
@@ -468,6 +472,26 @@ on_xact(XactEvent event, void *arg)
 	}
 }
 
+/*
+ * Is the client not told that the transaction has committed?  So it is if the
+ * session was terminated while its commit waited for a synchronous standby, or
+ * by end_unacknowledged().  What the transaction wrote is lost if another
+ * server leads, so a run of a job must not count as done.
+ *
+ * A background worker has no client.  At its end, this assumes that it has
+ * waited if there are synchronous standbys.
+ */
+static bool
+is_unacknowledged(void)
+{
+	if (!ProcDiePending || whereToSendOutput != DestNone)
+		return false;
+	return MyBackendType == B_BACKEND ||
+		(SyncRepRequested() && SyncRepStandbyNames != NULL &&
+		 SyncRepStandbyNames[0] != '\0');
+}
+
+/* "committed": it has committed, and its client may be told so. */
 static void
 end_claims(bool committed)
 {
