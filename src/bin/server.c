@@ -607,10 +607,12 @@ note_standing(PGresult *result)
 
 	/*
 	 * If the server knows of no moment up to which the lock is safe, it is
-	 * not safe.
+	 * not safe.  A lock is never safe for longer than a session timeout; a
+	 * longer time means that the server's wall clock was set back while it
+	 * computed the reply.
 	 */
 	zkl_server_standing.safe_until = PQgetisnull(result, 0, 0) ? 0 :
-		zkl_server_asked_at + strtod(PQgetvalue(result, 0, 0), NULL);
+		zkl_server_asked_at + fmin(strtod(PQgetvalue(result, 0, 0), NULL), timeout);
 	zkl_server_standing.session_timeout = timeout;
 	zkl_server_standing.next_reply = fmax(took, ZKL_SERVER_ASK_INTERVAL);
 	zkl_server_standing.prompt = took <= fmax(steady / REPLIES, ZKL_SERVER_ASK_INTERVAL);
@@ -959,7 +961,7 @@ zkl_server_acquire(const ZklOptions *options)
 /*
  * The setting reaches no session if a pooler ignores it, if the driver does
  * not read PGOPTIONS, or on another server.  The answer is of use only while
- * the lock is safe.
+ * the lock is safe.  An older extension does not have the function.
  */
 void
 zkl_server_warn_unless_used(const ZklOptions *options)
@@ -971,7 +973,10 @@ zkl_server_warn_unless_used(const ZklOptions *options)
 		return;
 	result = take_answer();
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		complain_of_server(conn);
+	{
+		if (!has_failed_with(result, UNDEFINED_FUNCTION))
+			complain_of_server(conn);
+	}
 	else if (PQgetvalue(result, 0, 0)[0] == 'f')
 	{
 		zkl_messages_warning("no transaction of the command was guarded by lock \"%s\"", options->path);

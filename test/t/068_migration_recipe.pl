@@ -117,6 +117,12 @@ foreach my $database ('older', 'replayed')
 }
 is(run_it('-t', '0', '/quiet', 'true')->{err}, '', 'with the procedures, nothing is said');
 
+# The library guards, but the objects of 1.1 have no function that counts what it has guarded.
+$node->safe_psql('postgres', 'CREATE DATABASE counts_none');
+$node->safe_psql('counts_none', q{CREATE EXTENSION zklock VERSION '1.1'});
+my $guarded = run_it('-d', 'counts_none', '--guard', '/counts_none', 'true');
+is("$guarded->{status} $guarded->{err}", '0 ', 'the objects of 1.1: --guard says nothing');
+
 $watcher->quit;
 $node->stop;
 done_testing();
