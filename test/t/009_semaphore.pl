@@ -128,7 +128,7 @@ is_clean('/other', 'another number');
 # A server of 1.1 does not know the query, and so does not answer: its mutex is in use, even if no client waits for it.
 $node_b->set('zklock.session_timeout', '1s');
 my $mute = $zk->create('/zklock/mute/_c_00000000-0000-8b4c-8000-000000000000-lock-', sequence => 1, data => 'of 1.1');
-is($b1->errcode(acquire('/mute', 3)), 'ZK003', 'a mutex whose server does not answer is in use');
+is($b1->errcode(acquire('/mute', 3, '20s')), 'ZK003', 'a mutex whose server does not answer is in use');
 like($zk->get($mute)->{data}, qr/ query=t$/, 'it was queried');
 $zk->delete($mute);
 $node_b->set('zklock.session_timeout', '30s');
