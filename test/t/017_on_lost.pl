@@ -388,7 +388,7 @@ pass('but applies nothing without its lock');
 my $reader = $node->backend(dbname => 'reader');
 $reader->query(q{INSERT INTO news VALUES ('known')});
 $node->safe_psql('postgres', $_) foreach q{INSERT INTO news VALUES ('known')}, q{INSERT INTO news VALUES ('third'), ('held up')};
-$node->wait_for_log(qr/ERROR:  duplicate key value/, $log_at);
+$node->wait_for_log(qr/ERROR:  (?:duplicate key value|conflict detected)/, $log_at);
 $reader->query($_) foreach q{DELETE FROM news WHERE v = 'known'}, 'BEGIN', q{INSERT INTO news VALUES ('held up')};
 $node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_subscription AS s JOIN pg_locks AS l USING (pid) WHERE NOT l.granted});
 $applies = $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_subscription');
