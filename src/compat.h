@@ -40,6 +40,11 @@
 #define ZKL_NORETURN pg_attribute_noreturn()
 #endif
 
+/* Ends a case that goes on with the next one.  PostgreSQL 19 has its own. */
+#ifndef pg_fallthrough
+#define pg_fallthrough __attribute__((fallthrough))
+#endif
+
 /*
  * The arguments that a signal handler passes on to PostgreSQL's own handler,
  * and the values for "ignore" and "default" in place of a handler.

@@ -18,6 +18,7 @@
 #include "lib/stringinfo.h"
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/listing.h"
@@ -328,7 +329,7 @@ ask_first(Run *run)
 			break;
 		case ZKL_COMMAND_READ_NEWEST:
 			zkl_ask_check(asker, ITEM_QUORUM);
-			/* FALLTHROUGH */
+			pg_fallthrough;
 		case ZKL_COMMAND_READ:
 			/* The name is known, so add the node before its data come. */
 			(void) add_node(run, ZKL_WHERE_LOCK, run->command.child);
