@@ -614,7 +614,7 @@ pass('the same tick, in another attempt');
 	$node->wait_until(q{SELECT max(clock_timestamp() - backend_start) > '2 s' FROM pg_stat_activity WHERE application_name = 'zklock-run'});
 	$other->safe_psql('postgres', q{SELECT zk_lock_force_release('/run/again')});
 	is(finish($run), 75, 'lost before the command starts, --timeout: the exit status');
-	is(join(' ', slurp_file($node->logfile) =~ m{parameters: \$1 = '/run/again', \$2 = '([\d: s]+)'}g), '00:00:02 00:00:00', 'lost before the command starts, --timeout: it has passed');
+	is(join(' ', slurp_file($node->logfile) =~ m{[Pp]arameters: \$1 = '/run/again', \$2 = '([\d: s]+)'}g), '00:00:02 00:00:00', 'lost before the command starts, --timeout: it has passed');
 	like($run->{err}, qr{warning: lock "/run/again" was lost before the command started}, 'lost before the command starts: so it says');
 	is($watcher->answer, 't', 'lost before the command starts, --timeout: another server has the lock');
 	$watcher->query(q{SELECT zk_lock_release('/run/again')});
