@@ -31,18 +31,17 @@
  * server proves the deadlock before it acts, and leaves out all that has
  * changed meanwhile:
  *
- *         1.  It notes what it has seen, the EVIDENCE; makes a nonce; and only
- *            then publishes its record with that nonce as "search".
- *            2.  Each server that sees itself in the same deadlock as that
- *            record                computes its record again, and publishes it
- *            with the nonce among                its "confirms".
- *            3.  The victim's server reads the records again, and confines the
- *            graph             to what is in the evidence and in records that
- *            confirm.  If its                 record is still the victim then,
- *            all waits and holds of the other               members existed
- *            when the nonce was published.                4.  It looks at its
- *            own wait and hold once more, in shared memory, and
- *            cancels the backend in the same moment.
+ *		1. It notes what it has seen, the EVIDENCE; makes a nonce; and only
+ *		   then publishes its record with that nonce as "search".
+ *		2. Each server that sees itself in the same deadlock as that record
+ *		   computes its record again, and publishes it with the nonce among
+ *		   its "confirms".
+ *		3. The victim's server reads the records again, and confines the graph
+ *		   to what is in the evidence and in records that confirm.  If its
+ *		   record is still the victim then, all waits and holds of the other
+ *		   members existed when the nonce was published.
+ *		4. It looks at its own wait and hold once more, in shared memory, and
+ *		   cancels the backend in the same moment.
  *
  *		A nonce is used for one search only.
  *

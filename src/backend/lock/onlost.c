@@ -41,8 +41,9 @@ static struct
  * Variables that the signal handler reads and sets.  "deaf": the transaction
  * is committing, so the handler does nothing but note the loss.  "loss_noted"
  * and "noted_in": a loss was noted, in this statement of the client.
- * "insists": the handler is called for a noted loss, and is to act.  "settled_level": the nesting level of a savepoint that is being
- * released or rolled back within a statement, and whose claims have ended.
+ * "insists": the handler is called for a noted loss, and is to act.
+ * "settled_level": the nesting level of a savepoint that is being released or
+ * rolled back within a statement, and whose claims have ended.
  * "failed_in": the client's statement whose error was reported last.  Its
  * transaction seems to be idle from then on until its abort begins.
  */
