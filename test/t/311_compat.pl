@@ -147,7 +147,7 @@ foreach (['new', 'old'], ['old', 'new'])
 	is($backend{$two}->errcode("SELECT zk_semaphore_acquire('$path', 3, '0')"), 'ZK003', "$what: and no semaphore");
 	contender($one)->release($path);
 
-	# Also if nobody has queued for it, and the older server cannot answer what only the newer one queries.
+	# The same if no client waits for the mutex.  An older server does not answer the query of a newer one.
 	contender($one)->acquire("$dir/alone");
 	is($backend{$two}->errcode("SELECT zk_semaphore_acquire('$dir/alone', 3)"), 'ZK003', "$what: a mutex is no semaphore");
 	contender($one)->release("$dir/alone");

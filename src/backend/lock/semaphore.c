@@ -77,7 +77,7 @@ static ZklAnswer survey(ZklWait *wait);
 static bool any_other_use(const ZklListing *survey, const ZklLockRequest *request);
 static bool is_other_limit(const ZklListing *survey, const ZklLockRequest *request);
 static bool is_other_use(const ZklListingNode *node, bool other_limit);
-static bool query_others(const ZklListing *survey, ZklWait *wait, int64 until);
+static bool query_others(const ZklListing *survey, const ZklWait *wait, int64 until);
 static void report_other_use(const ZklListing *survey, const ZklLockRequest *request,
 							 bool is_lease);
 static void check_path(const char *path);
@@ -508,7 +508,7 @@ is_other_use(const ZklListingNode *node, bool other_limit)
  * other use.
  */
 static bool
-query_others(const ZklListing *survey, ZklWait *wait, int64 until)
+query_others(const ZklListing *survey, const ZklWait *wait, int64 until)
 {
 	const ZklLockRequest *request = wait->request;
 	bool		unanswered = zkl_wait_is_unanswered(wait);

@@ -473,13 +473,14 @@ on_xact(XactEvent event, void *arg)
 }
 
 /*
- * Is the client not told that the transaction has committed?  So it is if the
- * session was terminated while its commit waited for a synchronous standby, or
- * by end_unacknowledged().  What the transaction wrote is lost if another
- * server leads, so a run of a job must not count as done.
+ * Does the client learn nothing of the commit?  PostgreSQL tells it nothing if
+ * the session is terminated while the commit waits for a synchronous standby,
+ * and end_unacknowledged() tells it nothing either.  Another server that leads
+ * then may lack what the transaction wrote, so a run of a job must not count as
+ * done.
  *
- * A background worker has no client.  At its end, this assumes that it has
- * waited if there are synchronous standbys.
+ * A background worker has no client.  If it is terminated where there are
+ * synchronous standbys, assume that its commit was waiting for one.
  */
 static bool
 is_unacknowledged(void)
@@ -491,7 +492,7 @@ is_unacknowledged(void)
 		 SyncRepStandbyNames[0] != '\0');
 }
 
-/* "committed": it has committed, and its client may be told so. */
+/* "committed": the transaction has committed, and its client may be told so. */
 static void
 end_claims(bool committed)
 {
