@@ -159,6 +159,15 @@ $committer->query("BEGIN; INSERT INTO work VALUES ('committed'); SELECT zk_xact_
 $committer->send('COMMIT');
 $node_a->wait_until("SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $committer->pid);
 is($judge->query(try('/commit2')), 'f', 'in COMMIT: the lock is held to its end');
+
+# A cancel ends the wait for the standby, and PostgreSQL confirms the commit.
+my $cancelled = $node_a->backend;
+$cancelled->query('SET synchronous_commit = on');
+$cancelled->query(q{BEGIN; INSERT INTO work VALUES ('cancelled'); DELETE FROM work WHERE done = 'cancelled'; SELECT zk_xact_run_once('/commit4')});
+$cancelled->send('COMMIT');
+$node_a->wait_until("SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $cancelled->pid);
+$node_a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $cancelled->pid . ')');
+like($cancelled->result->{err}, qr/WARNING: .*canceling wait for synchronous replication/, 'in COMMIT: cancelled');
 $judge->send(acquire('/commit2'));
 $node_b->wait_for_ticket('/commit2', 'queued');
 begin_stop('fast');
@@ -167,6 +176,7 @@ $judge->query(release('/commit2'));
 end_stop('in COMMIT');
 is_clean('/commit', 'in COMMIT');
 is($judge->query(q{SELECT state FROM zk_jobs WHERE path = '/commit3'}), 'failed', 'in COMMIT: a run is not done that no standby has confirmed');
+is($judge->query(q{SELECT state FROM zk_jobs WHERE path = '/commit4'}), 'done', 'in COMMIT: but it is after a cancel');
 $node_a->configure('synchronous_standby_names' => '');
 $node_a->start;
 is($node_a->safe_psql('postgres', 'SELECT done FROM work'), 'committed', 'in COMMIT: what it wrote is there');
