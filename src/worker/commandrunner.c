@@ -691,8 +691,8 @@ note_size(Run *run, Size size)
 
 /*
  * If a znode has vanished meanwhile, clear its name, so that it is not in the
- * result.  A znode whose data may not be read still has a Stat, which every
- * client may read.
+ * result.  Before 3.8.4 and 3.9.2, ZooKeeper gives the Stat of a znode also to
+ * a client that may not read its data.
  */
 static void
 note_node(Run *run, ItemKind kind, int number,

@@ -154,7 +154,8 @@ sub run_at
 {
 	my ($address, $pool, @command) = @_;
 	my $conninfo = "$address user=postgres dbname=$pool";
-	IPC::Run::run([ $program, '-d', $conninfo, '-t', '0', '/run', @command ], '<', \'', '>', \my $out, '2>', \my $err);
+	IPC::Run::run([ $program, '-d', $conninfo, '-t', '0', '/run', @command ], '<', \'', '>', \my $out, '2>', \my $err,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 	return ($? >> 8) . " $out$err";
 }
 
@@ -170,6 +171,7 @@ sub proxy
 	if (!$pid)
 	{
 		setpgrp;
+		local $SIG{CHLD} = 'DEFAULT';	# PostgreSQL::Test::Utils may have a handler, and the end of a copy would end accept()
 		for (my $n = 1; my $client = $listener->accept; $n++)
 		{
 			my $server = IO::Socket::UNIX->new($sockets[ ($n - 1) % @sockets ]) or POSIX::_exit(1);

@@ -33,7 +33,7 @@ sub here
 {
 	my ($text) = @_;
 	return $text =~ s{/etc/(?:zookeeper|zklock)/}{$dir/}gr =~ s/zk1:2281/127.0.0.1:$zk_port/gr
-	  =~ s/\b2281\b/$zk_port/gr =~ s/DNS:\$host\b/$&,IP:127.0.0.1/gr;
+	  =~ s/\b2281\b/$zk_port/gr =~ s/DNS:\$host\b/$&,DNS:localhost,IP:127.0.0.1/gr;
 }
 
 sub sh { my ($script) = @_; my $out; run([ 'bash', '-ec', "cd $dir\n$script" ], '>&', \$out) or die "$script: $out"; return; }
