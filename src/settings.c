@@ -90,7 +90,9 @@ static void define_text(const char *name, GucContext context, int flags,
 						GucStringCheckHook check, GucStringAssignHook assign);
 static char *value_in_files(const char *name);
 static void check_again(const char *name, const char *value);
-static bool is_valid(const char *fault);
+static bool is_utf8(const char *value);
+static const char *encoding_or(const char *fault, const char *value);
+static bool is_valid(const char *value, const char *fault);
 static bool is_valid_or_stored(const char *name, const char *value, const char *fault,
 							   GucSource source);
 static bool check_allowed_paths(char **newval, void **extra, GucSource source);
@@ -353,8 +355,27 @@ check_again(const char *name, const char *value)
  */
 
 static bool
-is_valid(const char *fault)
+is_utf8(const char *value)
 {
+	int			length = strlen(value);
+
+	return pg_encoding_verifymbstr(PG_UTF8, value, length) == length;
+}
+
+/*
+ * Paths are UTF-8, whatever the encoding of the database is in which a value
+ * is set.
+ */
+static const char *
+encoding_or(const char *fault, const char *value)
+{
+	return is_utf8(value) ? fault : "The value is not valid UTF-8.";
+}
+
+static bool
+is_valid(const char *value, const char *fault)
+{
+	fault = encoding_or(fault, value);
 	if (fault != NULL)
 		GUC_check_errdetail("%s", fault);
 	return fault == NULL;
@@ -370,9 +391,11 @@ static bool
 is_valid_or_stored(const char *name, const char *value, const char *fault,
 				   GucSource source)
 {
+	fault = encoding_or(fault, value);
 	if (fault == NULL || source < PGC_S_GLOBAL || source > PGC_S_DATABASE_USER)
-		return is_valid(fault);
-	zkl_settings_report_invalid(WARNING, name, value, fault);
+		return is_valid(value, fault);
+	if (!InitializingParallelWorker)	/* the leader has reported it */
+		zkl_settings_report_invalid(WARNING, name, value, fault);
 	return true;
 }
 
@@ -391,7 +414,7 @@ check_acl(char **newval, void **extra, GucSource source)
 {
 	ZklAcl		acl;
 
-	return is_valid(zkl_access_parse_acl(*newval, &acl));
+	return is_valid(*newval, zkl_access_parse_acl(*newval, &acl));
 }
 
 static void
@@ -475,7 +498,7 @@ zkl_settings_lists_leader(const char *list, const char *path)
 static bool
 check_leader_of(char **newval, void **extra, GucSource source)
 {
-	return is_valid(zkl_settings_leaders_fault(*newval));
+	return is_valid(*newval, zkl_settings_leaders_fault(*newval));
 }
 
 const char *
@@ -574,7 +597,7 @@ assign_commit_under(const char *newval, void *extra)
 static bool
 check_hosts(char **newval, void **extra, GucSource source)
 {
-	if (!is_valid(zkl_hosts_fault(*newval)))
+	if (!is_valid(*newval, zkl_hosts_fault(*newval)))
 		return false;
 
 	/*
@@ -596,7 +619,7 @@ check_hosts(char **newval, void **extra, GucSource source)
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	return is_valid((*newval)[0] == '\0' ? "The path is empty." :
+	return is_valid(*newval, (*newval)[0] == '\0' ? "The path is empty." :
 					zkl_path_root_fault(*newval));
 }
 
@@ -612,7 +635,7 @@ check_node_name(char **newval, void **extra, GucSource source)
 	if (length >= ZKL_NODE_NAME_SIZE)
 		GUC_check_errdetail("The name has %d bytes; the limit is %d.",
 							length, ZKL_NODE_NAME_SIZE - 1);
-	else if (pg_encoding_verifymbstr(PG_UTF8, *newval, length) != length)
+	else if (!is_utf8(*newval))
 		GUC_check_errdetail("The name is not valid UTF-8.");
 	else
 		return true;

@@ -403,6 +403,9 @@ $super->query(q{UPDATE pg_db_role_setting SET setconfig = '{"zklock.allowed_path
 my ($rc, $out, $err) = $node->psql('postgres', q{SELECT string_agg(zk_path_is_allowed(p)::text, ' ') FROM unnest('{/jobs/a,/a,/valid/a}'::text[]) AS p}, extra_params => [ '-U', 'batch' ]);
 is($out, 'false false true', 'a stored value that is not valid allows no more than it says');
 like($err, qr/WARNING:  invalid value for parameter "zklock\.allowed_paths": "\/jobs\/\*, \/valid\/"/, 'and the session is told');
+my $parallel = $node->{_pg_version} >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+($rc, $out, $err) = $node->psql('postgres', "SET $parallel = on; SELECT zk_path_is_allowed('/a')", extra_params => [ '-U', 'batch' ]);
+is(scalar(() = $err =~ /WARNING:  invalid value/g), 1, '... once, also if a worker computes the result') or diag($err);
 $batch->quit;
 
 # --- pg_cron --------------------------------------------------------------------------------------------

@@ -105,7 +105,8 @@ remembered_path(const text *given, bool *escaped)
 	if (length != passed_length ||
 		memcmp(VARDATA_ANY(given), passed_as, length) != 0)
 	{
-		const char *path = valid_path(given, &passed_escaped);
+		bool		is_escaped;
+		const char *path = valid_path(given, &is_escaped);
 
 		/*
 		 * In another encoding, the path may be too long to be remembered;
@@ -115,6 +116,7 @@ remembered_path(const text *given, bool *escaped)
 		if (passed_length == length)
 			memcpy(passed_as, VARDATA_ANY(given), length);
 		strlcpy(passed, path, sizeof(passed));
+		passed_escaped = is_escaped;
 	}
 	*escaped = passed_escaped;
 	return passed;
@@ -128,12 +130,16 @@ static const char *
 valid_path(const text *given, bool *escaped)
 {
 	char	   *shown = text_to_cstring(given);
-	const char *unescaped = strstr(shown, "\\x") ? zkl_display_unescape(shown) : NULL;
-	const char *path = unescaped ? unescaped : pg_server_to_any(shown, strlen(shown), PG_UTF8);
-	const char *fault = zkl_path_fault(path);
+	const char *unescaped;
+	const char *path;
+	const char *fault;
 
+	zkl_display_prepare();
+	unescaped = strstr(shown, "\\x") ? zkl_display_unescape(shown) : NULL;
+	path = unescaped ? unescaped : pg_server_to_any(shown, strlen(shown), PG_UTF8);
 	*escaped = unescaped != NULL;
 
+	fault = zkl_path_fault(path);
 	if (fault != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
