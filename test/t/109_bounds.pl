@@ -178,6 +178,7 @@ foreach my $counter (2000000000, 2147483647)
 	}
 	$zk->wait_for_children('/zklock/end', 1);
 	is(names(), '1999999999', "counter at $counter: the holder still holds it");
+	$other->wait_until_connected;
 	is($waiter->query(held('/end')), 't', "counter at $counter: for certain");
 }
 is($holder->query(acquire('/other')), 't', 'other locks can be had');
