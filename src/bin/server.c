@@ -65,6 +65,7 @@ ZklStanding zkl_server_standing;
 /* The SQLSTATEs of errors that this program expects. */
 #define UNDEFINED_FUNCTION	"42883"
 #define LOCK_NOT_AVAILABLE	"55P03"
+#define LOCK_LOST			"ZK001"
 
 double		zkl_server_asked_at;
 bool		zkl_server_asking;
@@ -698,14 +699,68 @@ is_lost(void)
 }
 
 /*
- * From now on, a loss ends the session, because an idle backend cannot report
- * it in another way.
+ * Once the command is about to start, a loss ends the session, because an idle
+ * backend cannot report it in another way.
  */
 static void
-end_session_on_loss(void)
+end_session_on_loss(bool ends)
 {
-	PQclear(run_query("SET zklock.on_lost = terminate", 0, NULL));
-	ends_on_loss = true;
+	PQclear(run_query(ends ? "SET zklock.on_lost = terminate" : "SET zklock.on_lost = notice", 0, NULL));
+	ends_on_loss = ends;
+}
+
+/*
+ * libpq, like other drivers that read PGOPTIONS, sends the text to the
+ * server, which splits it at blanks and takes a backslash as an escape.
+ * Which other bytes are blanks depends on the server's locale, so all bytes
+ * but a few get a backslash.  The last value of a setting counts.  The path
+ * is in UTF-8, and a bytea.
+ */
+static void
+guard_command(const char *token, const char *path)
+{
+	const char *given = getenv("PGOPTIONS");
+	size_t		length;
+	unsigned char *utf8 = PQunescapeBytea((const unsigned char *) path, &length);
+	char	   *escaped = zkl_messages_format("%s", "");
+
+	for (size_t i = 0; i < length; i++)
+	{
+		char	   *so_far = escaped;
+		bool		is_plain = isalnum(utf8[i]) || strchr("/-_.", utf8[i]) != NULL;
+
+		escaped = zkl_messages_format("%s%s%c", so_far, is_plain ? "" : "\\", utf8[i]);
+		free(so_far);
+	}
+	setenv("PGOPTIONS", zkl_messages_format("%s -c client_connection_check_interval=500ms -c zklock.commit_under=%s\\ %s",
+											given != NULL ? given : "", token, escaped), 1);
+	PQfreemem(utf8);
+	free(escaped);
+}
+
+/*
+ * Describe the lock to the command.  False if the lock was lost after the last
+ * reply, or is in doubt.
+ */
+static bool
+describe_lock(const ZklOptions *options)
+{
+	PGresult   *result;
+
+	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_token($1), convert_to($1, 'UTF8')", schema), 1, &options->path);
+	result = await_result();
+	if (has_failed_with(result, LOCK_LOST))
+	{
+		PQclear(result);
+		return false;
+	}
+	exit_unless_ok(result);
+	setenv("ZKLOCK_PATH", options->path, 1);
+	setenv("ZKLOCK_TOKEN", PQgetvalue(result, 0, 0), 1);
+	if (options->guard)
+		guard_command(PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 1));
+	PQclear(result);
+	return true;
 }
 
 /*
@@ -732,10 +787,10 @@ await_firm_standing(const ZklOptions *options)
 		note_standing(finish_query());
 		if (is_firm() && ends_on_loss)
 			return true;
-		if (is_firm())
+		if (is_firm() && describe_lock(options))
 		{
 			/* The next reply shows whether the lock was lost before. */
-			end_session_on_loss();
+			end_session_on_loss(true);
 			continue;
 		}
 		if (!zkl_server_standing.held && is_lost())
@@ -831,35 +886,6 @@ refuse_shared_lock(const ZklOptions *options)
 	refuse_pooler();
 }
 
-/*
- * libpq, like other drivers that read PGOPTIONS, sends the text to the
- * server, which splits it at blanks and takes a backslash as an escape.
- * Which other bytes are blanks depends on the server's locale, so all bytes
- * but a few get a backslash.  The last value of a setting counts.  The path
- * is in UTF-8, and a bytea.
- */
-static void
-guard_command(const char *token, const char *path)
-{
-	const char *given = getenv("PGOPTIONS");
-	size_t		length;
-	unsigned char *utf8 = PQunescapeBytea((const unsigned char *) path, &length);
-	char	   *escaped = zkl_messages_format("%s", "");
-
-	for (size_t i = 0; i < length; i++)
-	{
-		char	   *so_far = escaped;
-		bool		is_plain = isalnum(utf8[i]) || strchr("/-_.", utf8[i]) != NULL;
-
-		escaped = zkl_messages_format("%s%s%c", so_far, is_plain ? "" : "\\", utf8[i]);
-		free(so_far);
-	}
-	setenv("PGOPTIONS", zkl_messages_format("%s -c client_connection_check_interval=500ms -c zklock.commit_under=%s\\ %s",
-											given != NULL ? given : "", token, escaped), 1);
-	PQfreemem(utf8);
-	free(escaped);
-}
-
 /* "now" stays the same tick if the lock has to be acquired again. */
 static void
 choose_tick(void)
@@ -881,7 +907,6 @@ check_options(const ZklOptions *options)
 		choose_tick();
 }
 
-/* Acquire the lock, and describe it to the command. */
 static bool
 acquire(const ZklOptions *options)
 {
@@ -897,13 +922,6 @@ acquire(const ZklOptions *options)
 		return false;
 	if (pooled)
 		refuse_shared_lock(options);
-
-	result = run_query(zkl_messages_format("SELECT %s.zk_lock_token($1), convert_to($1, 'UTF8')", schema), 1, &options->path);
-	setenv("ZKLOCK_PATH", options->path, 1);
-	setenv("ZKLOCK_TOKEN", PQgetvalue(result, 0, 0), 1);
-	if (options->guard)
-		guard_command(PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 1));
-	PQclear(result);
 	return true;
 }
 
@@ -915,6 +933,7 @@ static void
 release_lost_lock(const ZklOptions *options)
 {
 	PQclear(run_query(zkl_messages_format("SELECT %s.zk_lock_release_all()", schema), 0, NULL));
+	end_session_on_loss(false);
 	runs_again = true;
 	zkl_messages_warning("lock \"%s\" was lost before the command started, and is acquired again", options->path);
 }

@@ -576,6 +576,20 @@ $node->safe_psql('late', q{
 			PERFORM pg_sleep(0.1);
 		END LOOP;
 		RETURN is_held(path) AND answer > current_setting('test.doubtful')::int;
+	END $$;
+	CREATE SEQUENCE tokens;
+	CREATE FUNCTION token(text) RETURNS bigint AS '$libdir/zklock', 'zklock_lock_token' LANGUAGE C;
+	CREATE OR REPLACE FUNCTION zk_lock_token(path text) RETURNS bigint LANGUAGE plpgsql SET search_path = public AS $$
+	BEGIN
+		IF nextval('tokens') = 1 AND current_setting('test.token', true) = 'lost' THEN
+			PERFORM zk_lock_force_release(path);
+			WHILE is_held(path) LOOP
+				PERFORM pg_sleep(0.01);
+			END LOOP;
+		ELSIF currval('tokens') = 1 AND current_setting('test.token', true) = 'doubted' THEN
+			RAISE 'in doubt' USING ERRCODE = 'ZK001';
+		END IF;
+		RETURN token(path);
 	END $$});
 foreach ([ 1, 0, 0, 'ran', qr/^$/ ], [ 0, 3, 0, 'ran', qr/^$/ ], [ 0, 1e6, 69, '', qr{did not confirm lock "/run/late" in time to start} ])
 {
@@ -585,6 +599,19 @@ foreach ([ 1, 0, 0, 'ran', qr/^$/ ], [ 0, 3, 0, 'ran', qr/^$/ ], [ 0, 1e6, 69, '
 	$run = run_it([ '-d', 'late', '/run/late', 'printf', 'ran' ]);
 	is("$run->{status} $run->{out}", "$status $out", "before the command, $late answers are late, and $doubtful in doubt");
 	like($run->{err}, $err, 'and so it says');
+}
+
+# The lock is in doubt, or lost, when the token is read.
+foreach ([ 'doubted', 1, '--once=now', '-g' ], [ 'lost', 2, '--once=now', '-g' ], [ 'lost', 0 ])
+{
+	my ($state, $attempt, @options) = @$_;
+	my $path = "/run/token/$state$attempt";
+	local $ENV{PGOPTIONS} = "-c test.late=0 -c test.doubtful=0 -c test.token=$state";
+	$node->safe_psql('late', 'ALTER SEQUENCE tokens RESTART');
+	$run = run_it([ '-d', 'late', @options, $path, 'sh', '-c', q{psql -d late -XAtc 'SHOW zklock.commit_under'; test "$ZKLOCK_TOKEN" && printf ran} ]);
+	like("$run->{status} $run->{out}", @options ? qr{^0 \d+ $path\nran$} : qr/^0 \nran$/, "$state before the command, @options: it runs");
+	is($run->{err} =~ /is acquired again/ ? 'lost' : 'doubted', $state, "$state before the command, @options: says");
+	$node->wait_until("SELECT state = 'done' AND attempt = $attempt FROM zk_jobs WHERE path = '$path'") if $attempt;
 }
 
 # A lock that is lost before the command starts is acquired again; the run of a tick, too.
