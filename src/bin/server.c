@@ -663,20 +663,30 @@ await_standing(double until)
 	}
 }
 
+/* Wait until this moment, whatever arrives meanwhile. */
+static void
+pause_until(double until)
+{
+	while (zkl_server_is_alive() && zkl_server_clock() < until)
+		zkl_server_wait_until(until);
+}
+
 bool
 zkl_server_confirm(const ZklOptions *options, double until)
 {
 	await_standing(until);		/* a reply to an earlier query says nothing */
-	if (zkl_server_asking || !zkl_server_is_alive())
-		return false;
-	zkl_server_ask(options);
-	await_standing(until);
+	until = fmax(until, zkl_server_standing.safe_until);
+	while (!zkl_server_asking && zkl_server_is_alive() && zkl_server_clock() < until)
+	{
+		zkl_server_ask(options);
+		await_standing(until);
+		if (zkl_server_standing.asked_at == zkl_server_asked_at)
+			return zkl_server_standing.held;
 
-	/*
-	 * If the reply was an error, the standing still comes from an earlier
-	 * query.
-	 */
-	return zkl_server_standing.asked_at == zkl_server_asked_at && zkl_server_standing.held;
+		/* The reply was an error, which says nothing about the lock. */
+		pause_until(fmin(until, zkl_server_asked_at + ZKL_SERVER_ASK_INTERVAL));
+	}
+	return false;
 }
 
 /*

@@ -565,7 +565,7 @@ foreach my $what ('worker', 'backend')
 $node->safe_psql('postgres', 'CREATE DATABASE late');
 $node->safe_psql('late', q{
 	CREATE EXTENSION zklock;
-	CREATE SEQUENCE answers;
+	CREATE SEQUENCE answers MINVALUE 0 START 1;
 	CREATE FUNCTION is_held(text) RETURNS boolean AS '$libdir/zklock', 'zklock_lock_is_held' LANGUAGE C;
 	CREATE OR REPLACE FUNCTION zk_lock_is_held(path text) RETURNS boolean LANGUAGE plpgsql SET search_path = public AS $$
 	DECLARE
@@ -575,6 +575,9 @@ $node->safe_psql('late', q{
 		WHILE answer <= current_setting('test.late')::int AND clock_timestamp() < safe_until LOOP
 			PERFORM pg_sleep(0.1);
 		END LOOP;
+		IF answer = 0 THEN
+			RAISE 'no answer';
+		END IF;
 		RETURN is_held(path) AND answer > current_setting('test.doubtful')::int;
 	END $$;
 	CREATE SEQUENCE tokens;
@@ -599,6 +602,14 @@ foreach ([ 1, 0, 0, 'ran', qr/^$/ ], [ 0, 3, 0, 'ran', qr/^$/ ], [ 0, 1e6, 69, '
 	$run = run_it([ '-d', 'late', '/run/late', 'printf', 'ran' ]);
 	is("$run->{status} $run->{out}", "$status $out", "before the command, $late answers are late, and $doubtful in doubt");
 	like($run->{err}, $err, 'and so it says');
+}
+
+# One error after the end of the command says nothing about the lock.
+{
+	local $ENV{PGOPTIONS} = '-c test.late=-1 -c test.doubtful=0';
+	$run = run_it([ '-d', 'late', '/run/late', 'psql', '-d', 'late', '-Xqc', "SELECT setval('answers', 0, false)" ]);
+	is($run->{status}, 0, 'an error after the command: asks again');
+	like($run->{err}, qr/^zklock-run: error: ERROR:  no answer$/m, 'an error after the command: shows it');
 }
 
 # The lock is in doubt, or lost, when the token is read.
