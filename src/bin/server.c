@@ -377,6 +377,13 @@ zkl_server_connect(const ZklOptions *options)
 	}
 	schema = zkl_messages_format("%s", PQgetvalue(result, 0, 0));
 	PQclear(result);
+
+	/*
+	 * If this program is killed while it waits, the backend must give up:
+	 * later, it would be granted the lock, and use up the tick of a job, for
+	 * nobody.  Some platforms refuse the setting.
+	 */
+	PQclear(PQexec(conn, "SET client_connection_check_interval = '500ms'"));
 	if (!options->guard)
 		return;
 	result = PQexec(conn, "SELECT current_setting('zklock.commit_under')");
@@ -896,6 +903,13 @@ refuse_shared_lock(const ZklOptions *options)
 	refuse_pooler();
 }
 
+/* The server takes the word in any spelling, such as "NOW". */
+static bool
+is_now(const char *tick_given)
+{
+	return take_truth(run_query("SELECT $1::timestamptz = now()", 1, &tick_given));
+}
+
 /* "now" stays the same tick if the lock has to be acquired again. */
 static void
 choose_tick(void)
@@ -913,7 +927,7 @@ check_options(const ZklOptions *options)
 	check_value("--spacing", options->spacing, "interval");
 	check_value(options->once ? "--once" : "--semaphore", options->argument,
 				options->once ? "timestamptz" : "int4");
-	if (options->once && strcmp(options->argument, "now") == 0)
+	if (options->once && is_now(options->argument))
 		choose_tick();
 }
 

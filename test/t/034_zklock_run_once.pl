@@ -105,7 +105,8 @@ sub start_on
 }
 
 my $run = start_on($nodes[0], "--once=$first", '/jobs/killed');
-$run->{harness}->kill_kill(grace => 0);
+kill 'KILL', $run->{harness}{KIDS}[0]{PID};
+$run->{harness}->finish;
 record_is('/jobs/killed', 'failed 1', 'zklock-run is killed: failed');
 
 $nodes[0]->configure('zklock.session_timeout' => '8s');
@@ -131,10 +132,27 @@ is(run_on($nodes[0], "--once=$third", '--retry', '/jobs/a', 'echo', 'ran'), '75 
 is(run_on($nodes[0], "--once=$third", '--retry', '-t', '200 ms', '/jobs/a', 'echo', 'ran'), '75 ', 'but with --timeout, as long as that');
 $backend->quit;
 
+# A zklock-run that is killed while it waits does not use up the tick later.
+$backend = $nodes[1]->backend;
+is($backend->query("SELECT zk_run_once('/jobs/waiter', '$second')"), 't', 'a run goes on elsewhere');
+{
+	local %ENV = (%ENV, PGHOST => $nodes[0]->host, PGPORT => $nodes[0]->port, PGDATABASE => 'postgres', PGUSER => 'postgres');
+	my $waiter = IPC::Run::start([ $program, "--once=$third", '-t', '1 hour', '/jobs/waiter', 'true' ]);
+	$nodes[0]->wait_for_waiter('/jobs/waiter', 1);
+	kill 'KILL', $waiter->{KIDS}[0]{PID};
+	$waiter->finish;
+}
+$nodes[0]->wait_for_waiter('/jobs/waiter', 0);
+$backend->quit;
+is(run_on($nodes[0], "--once=$third", '-t', '1 min', '/jobs/waiter', 'echo', 'ran'), "0 ran\n", 'killed while it waits: the tick is not used up');
+
 # The nearest minute may change between two calls, but not twice.
-my @ran = grep { run_on($nodes[ $_ % 2 ], '--once=now', '/jobs/now', 'echo', 'ran') eq "0 ran\n" } 1 .. 4;
-cmp_ok(scalar(@ran), '>=', 1, 'now: runs');
-cmp_ok(scalar(@ran), '<=', 2, 'now: once a minute');
+foreach my $now ('now', 'NOW')
+{
+	my @ran = grep { run_on($nodes[ $_ % 2 ], "--once=$now", "/jobs/$now", 'echo', 'ran') eq "0 ran\n" } 1 .. 4;
+	cmp_ok(scalar(@ran), '>=', 1, "$now: runs");
+	cmp_ok(scalar(@ran), '<=', 2, "$now: once a minute");
+}
 is(run_on($nodes[0], '--once=sometime', '/jobs/a', 'true'), '64 ', 'no point in time');
 is(run_on($nodes[0], '--once=infinity', '/jobs/a', 'true'), '64 ', 'no tick');
 
