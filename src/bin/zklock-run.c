@@ -8,11 +8,13 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bin/command.h"
 #include "bin/messages.h"
@@ -227,6 +229,22 @@ parse_options(int argc, char **argv, ZklOptions *options)
 	options->command = argv + optind + 1;
 }
 
+/*
+ * If a standard stream is closed, the connection to the server must not get
+ * its number, and messages with it.
+ */
+static void
+open_standard_streams(void)
+{
+	int			opened;
+
+	do
+		opened = open("/dev/null", O_RDWR);
+	while (opened >= 0 && opened <= STDERR_FILENO);
+	if (opened > STDERR_FILENO)
+		close(opened);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -234,6 +252,7 @@ main(int argc, char **argv)
 	bool		lost = false;
 	int			status;
 
+	open_standard_streams();
 	parse_options(argc, argv, &options);
 	zkl_command_find(&options);
 	zkl_server_connect(&options);

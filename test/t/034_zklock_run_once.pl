@@ -16,12 +16,14 @@ my $program = dirname($ENV{TEMP_CONFIG}) . "/stage$bindir/zklock-run";
 my $zk = ZooKeeper->new;
 my @nodes = map { ZklockNode->started($_, $zk, 'zklock.linger' => 0) } qw(a b);
 
+my @before;
+
 # zklock-run on this server: exit status, a space, and what it printed.
 sub run_on
 {
 	my ($node, @args) = @_;
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => 'postgres');
-	IPC::Run::run([ $program, @args ], '<', \'', '>', \my $out, '2>', \my $err);
+	IPC::Run::run([ @before, $program, @args ], '<', \'', '>', \my $out, '2>', \my $err);
 	like($err, qr/zklock-run: error: /, "@args: says why") if ($? >> 8) == 69;
 	return ($? >> 8) . " $out";
 }
@@ -53,6 +55,12 @@ record_is('/jobs/a', 'done 2', 'a failed tick: then it is done');
 # A command that does not exist leaves the tick to other servers.
 is(run_on($nodes[0], "--once=$first", '/jobs/none', '/nowhere/to/be/found'), '127 ', 'no command');
 is(run_on($nodes[1], "--once=$first", '/jobs/none', 'echo', 'ran'), "0 ran\n", 'no command: the tick is not used up');
+
+# A closed standard error does not become the connection to the server, which would get the warning.
+@before = ('sh', '-c', 'exec "$0" "$@" 2>&-');
+is(run_on($nodes[0], '-g', "--once=$first", '/jobs/closed', 'true'), '0 ', 'standard error is closed');
+record_is('/jobs/closed', 'done 1', 'standard error is closed: done');
+@before = ();
 
 # The server refuses the end of the run.
 $nodes[0]->safe_psql('postgres', 'REVOKE EXECUTE ON FUNCTION zk_lock_release(text) FROM PUBLIC; GRANT EXECUTE ON FUNCTION zk_lock_release(text) TO postgres');
