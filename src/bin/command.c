@@ -35,6 +35,9 @@
 /* How often to look whether processes that are not children have ended. */
 #define LOOK_INTERVAL		0.1
 
+/* How long one wait for the command may be, in seconds. */
+#define LONGEST_WAIT		1.0
+
 static pid_t command;			/* 0 if it has not started, or has ended */
 static bool own_group;			/* the command has a process group of its own */
 
@@ -225,6 +228,14 @@ zkl_command_reason_to_end(const ZklOptions *options)
 	return NULL;
 }
 
+/* A stopped process handles a signal only after SIGCONT. */
+static void
+tell_to_end(pid_t pid, int number)
+{
+	signal_command(pid, number);
+	signal_command(pid, SIGCONT);
+}
+
 /*
  * The lock is lost, or about to be.  If the lock was lost without warning,
  * another client may own it already.  While the lock is still safe, no other
@@ -237,10 +248,7 @@ end_command(const ZklOptions *options, pid_t pid, const char *reason)
 	double		kill_at = fmin(zkl_server_clock() + options->kill_after, zkl_server_standing.safe_until);
 	int			wait_status;
 
-	signal_command(pid, SIGTERM);
-
-	/* A stopped process handles SIGTERM only after SIGCONT. */
-	signal_command(pid, SIGCONT);
+	tell_to_end(pid, SIGTERM);
 	while (!has_ended(pid, &wait_status, true) && zkl_server_clock() < kill_at)
 		zkl_server_wait_until(fmin(kill_at, zkl_server_clock() + LOOK_INTERVAL));
 	if (!has_ended(pid, &wait_status, true))
@@ -288,8 +296,10 @@ pass_signals_on(const ZklOptions *options, pid_t pid)
 	{
 		if (zkl_signals_is_stop(number))
 			pause_command(options, pid);
-		else
+		else if (number == SIGUSR1 || number == SIGUSR2)
 			signal_command(pid, number);
+		else
+			tell_to_end(pid, number);
 	}
 }
 
@@ -306,6 +316,7 @@ zkl_command_watch(const ZklOptions *options, bool *lost)
 	pid_t		pid = command;
 	const char *reason;
 	int			wait_status = 0;
+	double		next;			/* when to ask */
 
 	zkl_messages_hold();
 	while (!has_ended(pid, &wait_status, false))
@@ -328,7 +339,8 @@ zkl_command_watch(const ZklOptions *options, bool *lost)
 		 * A wait does not count the time during which the machine is
 		 * suspended, so keep each wait short.
 		 */
-		zkl_server_wait_until(fmin(end_at(options), (zkl_server_asking ? zkl_server_clock() : zkl_server_asked_at) + ZKL_SERVER_ASK_INTERVAL));
+		next = (zkl_server_asking ? zkl_server_clock() : zkl_server_asked_at) + ZKL_SERVER_ASK_INTERVAL;
+		zkl_server_wait_until(fmin(fmin(end_at(options), next), zkl_server_clock() + LONGEST_WAIT));
 	}
 	zkl_messages_let_out();
 	return shell_status(wait_status);

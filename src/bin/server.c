@@ -446,10 +446,9 @@ give_up(int number)
 	 * to the cancel, an alarm ends the program after a while: PQcancel()
 	 * would wait for ever.
 	 */
-	signal(number, SIG_DFL);
 	ends_by = number;
 	signal(SIGALRM, end_by_signal);
-	sigprocmask(SIG_SETMASK, &zkl_signals_unblocked, NULL);
+	zkl_signals_restore();
 	alarm(CANCEL_PATIENCE);
 	if (cancel != NULL)
 		PQcancel(cancel, message, sizeof(message));

@@ -51,20 +51,26 @@ note_signal(int number, siginfo_t *info, void *context)
 	}
 }
 
+static bool
+is_ignored(int number)
+{
+	struct sigaction current;
+
+	sigaction(number, NULL, &current);
+	return current.sa_handler == SIG_IGN;
+}
+
 void
 zkl_signals_catch(void)
 {
-	const int	noted[] = {SIGCHLD, SIGPIPE};
 	struct sigaction action = {.sa_sigaction = note_signal,.sa_flags = SA_SIGINFO};
-	struct sigaction current;
 	sigset_t	blocked;
 
 	sigemptyset(&action.sa_mask);
 	sigemptyset(&blocked);
 	for (int i = 0; i < N_PASSED_ON; i++)
 	{
-		sigaction(passed_on[i], NULL, &current);
-		if (current.sa_handler == SIG_IGN)
+		if (is_ignored(passed_on[i]))
 			continue;
 		sigaction(passed_on[i], &action, NULL);
 		sigaddset(&blocked, passed_on[i]);
@@ -74,8 +80,9 @@ zkl_signals_catch(void)
 	 * SIGPIPE gets a handler instead of being ignored, because the command
 	 * would also ignore it.  SIGCHLD ends a wait when the command ends.
 	 */
-	for (int i = 0; i < 2; i++)
-		sigaction(noted[i], &action, NULL);
+	if (!is_ignored(SIGPIPE))
+		sigaction(SIGPIPE, &action, NULL);
+	sigaction(SIGCHLD, &action, NULL);
 	sigaddset(&blocked, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &blocked, &zkl_signals_unblocked);
 
@@ -107,12 +114,9 @@ zkl_signals_next(void)
 void
 zkl_signals_restore(void)
 {
-	struct sigaction current;
-
 	for (int i = 0; i < N_PASSED_ON; i++)
 	{
-		sigaction(passed_on[i], NULL, &current);
-		if (current.sa_handler != SIG_IGN)
+		if (!is_ignored(passed_on[i]))
 			signal(passed_on[i], SIG_DFL);
 	}
 	sigprocmask(SIG_SETMASK, &zkl_signals_unblocked, NULL);

@@ -38,7 +38,7 @@ extern int	zkl_signals_next(void);
  */
 extern bool zkl_signals_is_stop(int number);
 
-/* In the child: restore what zkl_signals_catch found. */
+/* Restore what zkl_signals_catch found: in the child, or to end. */
 extern void zkl_signals_restore(void);
 
 #endif							/* ZKL_SIGNALS_H */

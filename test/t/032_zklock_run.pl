@@ -348,7 +348,14 @@ foreach my $signal (qw(HUP INT QUIT TERM USR1 USR2))
 	is(finish($run), 7, "SIG$signal: the command decides what follows");
 	like($run->{out}, qr/^got $signal$/m, "SIG$signal: it gets it");
 }
-$run = started(['/run/signal'], "\$SIG{USR1} = sub { exit 5 }; $begin sleep 180", before => ['nohup']);
+$run = started(['/run/signal']);
+kill 'STOP', $run->{command};
+wait_until_stopped($run->{command});
+kill 'TERM', $run->{pid};
+eval { wait_until_gone($run->{command}) } or kill 'KILL', $run->{command};
+is(finish($run), 143, 'a command that is stopped ends by a signal, too');
+$run = started(['/run/signal'], "\$SIG{USR1} = sub { exit(\$SIG{PIPE} eq 'IGNORE' ? 5 : 6) }; $begin sleep 180",
+	before => [ 'perl', '-e', '@SIG{qw(HUP PIPE)} = ("IGNORE") x 2; exec @ARGV' ]);
 kill 'HUP', $run->{pid};
 kill 'USR1', $run->{pid};
 is(finish($run), 5, 'a signal that is ignored stays so');
@@ -447,8 +454,24 @@ foreach my $terminal (0, 1)
 
 # --- the command runs as another user ---
 
-append_to_file("$directory/no_kill.c", "#include <errno.h>\n#include <signal.h>\nint kill(pid_t pid, int number) { errno = EPERM; return -1; }\n");
-system_or_bail('cc', '-shared', '-fPIC', '-o', "$directory/no_kill.so", "$directory/no_kill.c");
+# A wait that is longer than a second while the command runs is reported: it would not count a suspend of the machine.
+append_to_file("$directory/no_kill.c", <<'END');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/select.h>
+#include <unistd.h>
+static int runs;
+int kill(pid_t pid, int number) { runs = 1; errno = EPERM; return -1; }
+int pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *t, const sigset_t *mask)
+{
+	int (*real)() = dlsym(RTLD_NEXT, "pselect");
+	if (runs && t && t->tv_sec + t->tv_nsec / 1e9 > 1 && write(2, "a long wait\n", 12)) runs = 0;
+	return real(n, r, w, e, t, mask);
+}
+END
+system_or_bail('cc', '-shared', '-fPIC', '-o', "$directory/no_kill.so", "$directory/no_kill.c", '-ldl');
 $run = started(['/run/user'], undef, before => [ 'env', "LD_PRELOAD=$directory/no_kill.so" ]);
 foreach my $says ('could not send a signal to the command: Operation not permitted', 'Put sudo before zklock-run', 'lock "/run/user" was lost')
 {
@@ -459,6 +482,7 @@ foreach my $says ('could not send a signal to the command: Operation not permitt
 }
 kill 'KILL', $run->{command};
 is(finish($run), 79, 'another user: waits for the end of the command');
+unlike($run->{err}, qr/a long wait/, 'each wait while the command runs is short');
 
 # --- the lock is lost ---
 
