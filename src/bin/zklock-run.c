@@ -77,21 +77,24 @@ usage(void)
 		 "                           when the lock is lost (default 5)\n"
 		 "      --retry              with --once: also a tick whose run has failed\n"
 		 "      --spacing=INTERVAL   with --once: no tick this near to the last one used\n"
-		 "  -t, --timeout=INTERVAL   how long to wait for the lock; 0: do not wait\n"
+		 "  -t, --timeout=INTERVAL   how long to wait for the lock; 0: do not wait, as\n"
+		 "                           with --once by default\n"
 		 "  -w, --no-password        never prompt for a password\n"
 		 "  -V, --version            show the version, then exit\n"
 		 "  -h, --help               show this help, then exit\n"
 		 "\n"
-		 "The exit status is the command's, 75 if the lock was not acquired, or 79 if it\n"
-		 "was lost. See zklock-run(1) for the others.");
+		 "The exit status is the command's, 75 if the lock or the tick was not acquired,\n"
+		 "or 79 if the lock was lost. See zklock-run(1) for the others.");
 }
 
 static double
-parse_number(const char *value, const char *option, double max)
+parse_number(const char *value, const char *option, double max, bool whole)
 {
 	char	   *end;
 	double		number = strtod(value, &end);
 
+	if (whole)
+		end = (char *) value + strspn(value, "0123456789");
 	if (end == value || *end != '\0' || !(number >= 0 && number <= max))
 	{
 		zkl_messages_error("invalid value \"%s\" for option %s", value, option);
@@ -147,7 +150,7 @@ take_option(ZklOptions *options, int c)
 			options->conninfo = optarg;
 			break;
 		case 'E':
-			options->not_acquired = (int) parse_number(optarg, "--conflict-exit-code", 255);
+			options->not_acquired = (int) parse_number(optarg, "--conflict-exit-code", 255, true);
 			break;
 		case 'g':
 			options->guard = true;
@@ -156,7 +159,7 @@ take_option(ZklOptions *options, int c)
 			usage();
 			exit(0);
 		case 'k':
-			options->kill_after = parse_number(optarg, "--kill-after", 1e6);
+			options->kill_after = parse_number(optarg, "--kill-after", 1e6, false);
 			break;
 		case OPTION_ONCE:
 			choose_once(options, optarg);
@@ -213,7 +216,7 @@ parse_options(int argc, char **argv, ZklOptions *options)
 	}
 	if (options->guard && options->kind != NULL && strcmp(options->kind, "semaphore") == 0)
 	{
-		zkl_messages_error("--guard cannot be given with --semaphore, because leases have no tokens");
+		zkl_messages_error("--guard cannot be given with --semaphore, because no transaction commits under a lease");
 		exit(STATUS_USAGE);
 	}
 	if (argc - optind < 2)

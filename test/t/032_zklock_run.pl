@@ -183,7 +183,8 @@ finish($run);
 # --- what is no command ---
 
 foreach ([ [], 'no path was given' ], [ ['/run/plain'], 'no command was given' ], [ [ '--no-such', '/x', 'true' ], 'no-such' ],
-	[ [ '--shared', '--semaphore=2', '/x', 'true' ], 'only one of' ], [ [ '-g', '--semaphore=2', '/x', 'true' ], 'leases have no tokens' ], [ [ '-E', '256', '/x', 'true' ], 'invalid value "256"' ],
+	[ [ '--shared', '--semaphore=2', '/x', 'true' ], 'only one of' ], [ [ '-g', '--semaphore=2', '/x', 'true' ], 'no transaction commits under a lease' ], [ [ '-E', '256', '/x', 'true' ], 'invalid value "256"' ],
+	[ [ '-E', '75.9', '/x', 'true' ], 'invalid value "75.9"' ], [ [ '-E', '0x10', '/x', 'true' ], 'invalid value "0x10"' ],
 	[ [ '--kill-after=soon', '/x', 'true' ], 'invalid value "soon"' ], [ [ '--kill-after=nan', '/x', 'true' ], 'invalid value "nan"' ],
 	[ [ '-t', 'abc', '/x', 'true' ], 'invalid value "abc" for option --timeout' ],
 	[ [ '--once=now', '--spacing=abc', '/x', 'true' ], 'invalid value "abc" for option --spacing' ],

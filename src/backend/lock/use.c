@@ -176,7 +176,7 @@ check(const ZklHold *hold)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("cannot commit under semaphore \"%s\"", zkl_display_path(under.path)),
-				errdetail("\"zklock.commit_under\" names it, and its leases have no tokens."));
+				errdetail("\"zklock.commit_under\" names it, and no transaction commits under a lease."));
 	if (hold->token == 0)
 		report_not_held();
 	if (!may_depend_on(hold))
