@@ -25,6 +25,8 @@
 
 #define LEAST_MAX_LOCKS		16
 
+#define NOT_UTF8				"The value is not valid UTF-8."
+
 char	   *zkl_hosts = NULL;
 char	   *zkl_root = NULL;
 char	   *zkl_node_name = NULL;
@@ -91,8 +93,7 @@ static void define_text(const char *name, GucContext context, int flags,
 static char *value_in_files(const char *name);
 static void check_again(const char *name, const char *value);
 static bool is_utf8(const char *value);
-static const char *encoding_or(const char *fault, const char *value);
-static bool is_valid(const char *value, const char *fault);
+static bool is_valid(const char *fault);
 static bool is_valid_or_stored(const char *name, const char *value, const char *fault,
 							   GucSource source);
 static bool check_allowed_paths(char **newval, void **extra, GucSource source);
@@ -354,6 +355,7 @@ check_again(const char *name, const char *value)
  * Checks
  */
 
+/* Paths are UTF-8, whatever the encoding of the database is in which a value is set. */
 static bool
 is_utf8(const char *value)
 {
@@ -362,20 +364,9 @@ is_utf8(const char *value)
 	return pg_encoding_verifymbstr(PG_UTF8, value, length) == length;
 }
 
-/*
- * Paths are UTF-8, whatever the encoding of the database is in which a value
- * is set.
- */
-static const char *
-encoding_or(const char *fault, const char *value)
-{
-	return is_utf8(value) ? fault : "The value is not valid UTF-8.";
-}
-
 static bool
-is_valid(const char *value, const char *fault)
+is_valid(const char *fault)
 {
-	fault = encoding_or(fault, value);
 	if (fault != NULL)
 		GUC_check_errdetail("%s", fault);
 	return fault == NULL;
@@ -391,9 +382,8 @@ static bool
 is_valid_or_stored(const char *name, const char *value, const char *fault,
 				   GucSource source)
 {
-	fault = encoding_or(fault, value);
 	if (fault == NULL || source < PGC_S_GLOBAL || source > PGC_S_DATABASE_USER)
-		return is_valid(value, fault);
+		return is_valid(fault);
 	if (!InitializingParallelWorker)	/* the leader has reported it */
 		zkl_settings_report_invalid(WARNING, name, value, fault);
 	return true;
@@ -414,7 +404,7 @@ check_acl(char **newval, void **extra, GucSource source)
 {
 	ZklAcl		acl;
 
-	return is_valid(*newval, zkl_access_parse_acl(*newval, &acl));
+	return is_valid(zkl_access_parse_acl(*newval, &acl));
 }
 
 static void
@@ -498,7 +488,7 @@ zkl_settings_lists_leader(const char *list, const char *path)
 static bool
 check_leader_of(char **newval, void **extra, GucSource source)
 {
-	return is_valid(*newval, zkl_settings_leaders_fault(*newval));
+	return is_valid(zkl_settings_leaders_fault(*newval));
 }
 
 const char *
@@ -507,6 +497,8 @@ zkl_settings_leaders_fault(const char *list)
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
 	int			npaths = 0;
 
+	if (!is_utf8(list))
+		return NOT_UTF8;
 	while (zkl_settings_next_leader(&list, path))
 	{
 		const char *fault = path[0] == '\0' ? "A path is empty." : zkl_path_fault(path);
@@ -560,7 +552,7 @@ zkl_settings_read_under(const char *value, int64 *token, char path[ZKL_PATH_SIZE
 		if (*token <= 0 || errno != 0 || *at++ != ' ')
 			return "It must be a path, or a token, a blank and a path.";
 	}
-	fault = zkl_path_fault(at);
+	fault = is_utf8(at) ? zkl_path_fault(at) : NOT_UTF8;
 	if (fault == NULL)
 		strlcpy(path, at, ZKL_PATH_SIZE);
 	return fault;
@@ -597,7 +589,7 @@ assign_commit_under(const char *newval, void *extra)
 static bool
 check_hosts(char **newval, void **extra, GucSource source)
 {
-	if (!is_valid(*newval, zkl_hosts_fault(*newval)))
+	if (!is_valid(zkl_hosts_fault(*newval)))
 		return false;
 
 	/*
@@ -619,7 +611,7 @@ check_hosts(char **newval, void **extra, GucSource source)
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	return is_valid(*newval, (*newval)[0] == '\0' ? "The path is empty." :
+	return is_valid((*newval)[0] == '\0' ? "The path is empty." :
 					zkl_path_root_fault(*newval));
 }
 

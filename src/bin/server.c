@@ -1018,6 +1018,12 @@ zkl_server_warn_unless_used(const ZklOptions *options)
 	{
 		if (!has_failed_with(result, UNDEFINED_FUNCTION))
 			complain_of_server(conn);
+
+		/*
+		 * The error has made the run of a job fail, and the next transaction
+		 * makes that good.
+		 */
+		(void) zkl_server_confirm(options, 0);
 	}
 	else if (PQgetvalue(result, 0, 0)[0] == 'f')
 	{

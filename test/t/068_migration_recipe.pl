@@ -120,8 +120,10 @@ is(run_it('-t', '0', '/quiet', 'true')->{err}, '', 'with the procedures, nothing
 # The library guards, but the objects of 1.1 have no function that counts what it has guarded.
 $node->safe_psql('postgres', 'CREATE DATABASE counts_none');
 $node->safe_psql('counts_none', q{CREATE EXTENSION zklock VERSION '1.1'});
-my $guarded = run_it('-d', 'counts_none', '--guard', '/counts_none', 'true');
+my $guarded = run_it('-d', 'counts_none', '--guard', '--once=now', '/counts_none', 'true');
 is("$guarded->{status} $guarded->{err}", '0 ', 'the objects of 1.1: --guard says nothing');
+$node->wait_until(q{SELECT state <> 'started' FROM zk_jobs WHERE path = '/counts_none'});
+is($node->safe_psql('postgres', q{SELECT state FROM zk_jobs WHERE path = '/counts_none'}), 'done', '... and the run is done');
 
 $watcher->quit;
 $node->stop;
