@@ -467,7 +467,7 @@ static int runs;
 int kill(pid_t pid, int number) { runs = 1; errno = EPERM; return -1; }
 int pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *t, const sigset_t *mask)
 {
-	int (*real)() = dlsym(RTLD_NEXT, "pselect");
+	int (*real)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *) = dlsym(RTLD_NEXT, "pselect");
 	if (runs && t && t->tv_sec + t->tv_nsec / 1e9 > 1 && write(2, "a long wait\n", 12)) runs = 0;
 	return real(n, r, w, e, t, mask);
 }
