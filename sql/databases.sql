@@ -41,12 +41,12 @@ SELECT split_part(:'other', '|', 1) AS escaped \gset
 \echo :other
 SELECT zk_lock_acquire(:'escaped', '0'), zk_lock_release(:'escaped'), zk_lock_release('/regress/锁'), zk_job_forget('/regress/锁');
 
--- the text with escapes of a path that the encoding has is that text, also in a session's first call; and a path that is refused changes nothing
+-- where the encoding has the characters of a path, the text with escapes is another path, also in a session's first call; a refused path changes nothing
 \set other `psql -XqAt -d regress_zklock_latin1 -c "\set VERBOSITY sqlstate" -c "SELECT zk_lock_is_held('/regress/\xc3\xa4')" -c "SELECT zk_lock_acquire('/regress/a')" -c "SELECT zk_lock_is_held('$ESCAPED/')" -c "SELECT zk_lock_release('/regress/a')" 2>&1`
 \echo :other
 
 -- paths in settings are UTF-8, too
-\set other `psql -XqAt -d regress_zklock_latin1 -c "\set VERBOSITY sqlstate" -c "SELECT set_config('zklock.commit_under', '/regress/K' || chr(228) || 'se', false)" 2>&1`
+\set other `psql -XqAt -d regress_zklock_latin1 -c "\set VERBOSITY sqlstate" -c "SELECT set_config('zklock.commit_under', '/regress/K' || chr(228) || 'se', false)" -c "SELECT set_config('zklock.commit_requires', '/regress/K' || chr(228) || 'se', false)" 2>&1`
 \echo :other
 
 -- the limit is in bytes of UTF-8, and some characters are refused

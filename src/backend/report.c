@@ -165,7 +165,7 @@ zkl_report_unless_loaded(void)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock must be loaded via \"shared_preload_libraries\""));
 
-	/* Each function of zklock calls this first, when it may read catalogs. */
+	/* Errors show paths, and an error that comes late may read no catalogs. */
 	zkl_display_prepare();
 }
 

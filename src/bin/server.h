@@ -73,7 +73,7 @@ extern void zkl_server_read_answer(void);
 
 /*
  * Is the lock still held?  Waits for the reply while the lock is safe, and at
- * least until this moment.
+ * least until this moment.  If the reply is an error, asks again.
  */
 extern bool zkl_server_confirm(const ZklOptions *options, double until);
 

@@ -25,7 +25,7 @@ while ($section =~ /^ +```(\S+)(?: (\S+))?\n(.*?)^ +```\n/msg)
 }
 is(join(' ', sort keys %block), 'certificates credentials jvmflags postgresql.conf sql zkcli zoo.cfg', 'the steps of the page');
 
-# The two hosts of the page are one here, and the services have no directory in /etc.
+# The two hosts of the page are one here, which the Java client may call localhost, and the services have no directory in /etc.
 my $zk = ZooKeeper->new(start => 0);
 my $dir = $zk->{directory};
 my $zk_port = $zk->setting(1, 'clientPort');

@@ -42,9 +42,9 @@ costs_at_most(40, 'a look at zk_status', 'pg_advisory_xact_lock, prepared');
 # The list and the watch of a ticket that is owned for a while are among the requests.  Where both
 # servers act at the same time, a request more or less depends on which server is first; so there
 # the bound is one more than was counted, and more where 24 clients meet at random.  A run reads the
-# record before the lock, and writes it when it begins and when it has ended.  On a machine so slow that
-# its last run began 10 s ago, the first of the four also asks for ZooKeeper's time.  A try
-# that fails ends its watch before it deletes its znode.
+# record before the lock, and writes it when it begins and when it has ended.  If a machine is so slow
+# that the last run began 10 s ago, the first of the four also asks for ZooKeeper's time.  A try that
+# fails ends its watch before it deletes its znode.
 my %requests = counts('requests');
 my %most = (
 	'a lock that the server keeps' => 0,
