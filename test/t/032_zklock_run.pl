@@ -683,11 +683,12 @@ pass('the same tick, in another attempt');
 	$watcher->query(q{SELECT zk_lock_release('/run/again')});
 }
 
-# All answers of the server come late, from the wait for the lock on.  A command is not started, or it is not ended.
+# All answers of the server come late, from the wait for the lock on.  A command is not started, or it is not ended.  Answers that come
+# every 0.45 s meet the moments before each sign of life, when the lock is safe for the shortest time.
 my $line = HoldingProxy->new($node->host . '/.s.PGSQL.' . $node->port);
 my $through = sprintf 'host=%s port=%s user=postgres dbname=%%s', split /:/, $line->address;
 my $not_in_time = qr{error: the server did not confirm lock "/run/line" in time to start the command\n};
-foreach ([ 0.3, '1500ms', [], '0 ran', qr/^$/ ], [ 0.3, '1500ms', [ '-g', '--once=now' ], '0 ran', qr/^zklock-run: warning: no transaction/ ],
+foreach ([ 0.45, '1100ms', [], '0 ran', qr/^$/ ], [ 0.45, '1100ms', [ '-g', '--once=now' ], '0 ran', qr/^zklock-run: warning: no transaction/ ],
 	[ 2, '100ms', [], '69 ', $not_in_time ], [ 9, '100ms', [], '69 ', $not_in_time ])
 {
 	my ($late, $margin, $options, $ends, $says) = @$_;
