@@ -123,7 +123,7 @@ check_may_write(const char *path)
 {
 	if (RecoveryInProgress())
 		ereport(ERROR,
-				errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				errcode(zkl_report_count(ERRCODE_READ_ONLY_SQL_TRANSACTION)),
 				errmsg("cannot run job \"%s\" in a transaction on a standby",
 					   zkl_display_path(path)),
 				errdetail("The run would use up the tick, and its transaction could write nothing."),
@@ -153,7 +153,7 @@ read_for(const ZklLockRequest *request, ZklJobZnode *znode)
 		zkl_session_info_is_silent(asked_at))
 		zkl_report_unreachable(request->path);
 	ereport(ERROR,
-			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			errcode(zkl_report_count(ERRCODE_LOCK_NOT_AVAILABLE)),
 			errmsg("could not read the record of job \"%s\"",
 				   zkl_display_path(request->path)),
 			errdetail("The timeout has passed."));

@@ -50,6 +50,7 @@ sub run_of_one_tick
 
 # False would say that the tick is used up, and 08006 that ZooKeeper cannot be reached.
 is($a1->errcode(q{SELECT zk_run_once('/hasty', timeout => '1 microsecond')}), '55P03', 'a timeout shorter than the look at the record');
+is($a1->query(q{SELECT errors FROM zk_stat_errors() WHERE sqlstate = '55P03'}), 1, 'which is counted');
 is($a1->query(q{SELECT zk_run_once('/hasty')}), 't', '... leaves the tick to the next call');
 $a1->query(q{SELECT zk_lock_release('/hasty')});
 
@@ -535,6 +536,7 @@ my $node_s = ZklockNode->standby('standby', $node_a);
 $node_s->wait_until_connected;
 my $s1 = $node_s->backend;
 is($s1->errcode(xact_run_once('/standby', '2024-05-05 02:00Z')), '25006', 'a transaction on a standby does not use up a tick');
+is($s1->query(q{SELECT errors FROM zk_stat_errors() WHERE sqlstate = '25006'}), 1, 'which is counted');
 is($s1->query(run_once('/standby', '2024-05-05 02:00Z')), 't', 'a session on a standby runs a job');
 is($a1->query(xact_run_once('/standby', '2024-05-05 02:00Z')), 'f', 'and the primary does not');
 $s1->query(release('/standby'));

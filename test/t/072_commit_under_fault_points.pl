@@ -71,7 +71,10 @@ $holder->query(release('/m'));
 is($g->errcode('COMMIT'), 'ZK001', 'not held any more: no commit');
 my @writes = (q{INSERT INTO t SELECT nextval('ran')}, 'CREATE TABLE no ()', 'TRUNCATE t', q{COPY t FROM PROGRAM 'echo x'}, 'SELECT * FROM t FOR UPDATE', 'CREATE DATABASE no',
 	'DO $$ BEGIN DELETE FROM t; END $$', 'ANALYZE t', q{SELECT pg_notify('x', '')}, 'SELECT txid_current()', 'CREATE INDEX CONCURRENTLY no ON t (v)');
+my $counted = q{SELECT errors FROM zk_stat_errors() WHERE sqlstate = 'ZK001'};
+my $before = $n->query($counted);
 is($g->errcode($_), 'ZK001', "not held any more: $_") foreach @writes;
+is($n->query($counted) - $before, scalar @writes, 'each is counted');
 is($n->query('SELECT is_called FROM ran'), 'f', 'a statement that would write does not even begin');
 is($g->errcode('SELECT count(*) FROM t'), '', 'but may read');
 is($g->errcode(q{PREPARE TRANSACTION 'x'}), '', 'without a transaction, nothing');

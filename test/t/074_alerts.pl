@@ -72,6 +72,7 @@ my $password = with_exporter('password', $zk, 'zklock.root' => '/password', 'zkl
 my $acl = with_exporter('acl', $zk, 'zklock.root' => '/acl');
 my $jobs = with_exporter('jobs', $zk, 'zklock.leader_of' => '/led');
 my $primary = with_exporter('primary', $zk, 'zklock.root' => '/primary', 'zklock.leader_of' => '/led');
+my $crowded = with_exporter('crowded', $zk, 'zklock.root' => '/crowded', 'max_worker_processes' => 1, 'max_logical_replication_workers' => 0);
 my $doubt = with_exporter('doubt', $other_zk, 'zklock.session_timeout' => '4s');
 
 $primary->set('zklock.commit_requires', '/led');
@@ -86,7 +87,7 @@ $doubt->wait_until('SELECT ensemble_id IS NOT NULL FROM zk_status');
 
 my %targets = (
 	exporter => [ '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port() ],
-	map { ($_->name => [ start_exporter($_) ]) } $plain, $password, $acl, $jobs, $primary, $doubt);
+	map { ($_->name => [ start_exporter($_) ]) } $plain, $password, $acl, $jobs, $primary, $crowded, $doubt);
 $targets{down} = [ start_exporter(PostgreSQL::Test::Cluster->new('down')) ];
 $targets{ensembles} = [ map { @{ $targets{$_} } } 'jobs', 'doubt' ];
 $other_zk->kill9;
@@ -97,6 +98,7 @@ my %fires = (
 	plain => 'Absent QueryFailed',
 	password => 'Refused',
 	acl => 'Refused',
+	crowded => 'WorkerMissing',
 	doubt => 'InDoubt NotConnected',
 	primary => 'CommitsRefused NobodyLeads',
 	jobs => 'JobFailed JobOverdue NobodyLeads',
@@ -141,5 +143,5 @@ foreach my $run (@running)
 	$run->signal('TERM');
 	$run->finish;
 }
-$_->stop('immediate') foreach $plain, $password, $acl, $jobs, $primary, $doubt;
+$_->stop('immediate') foreach $plain, $password, $acl, $jobs, $primary, $crowded, $doubt;
 done_testing();

@@ -199,7 +199,7 @@ static void
 report_not_held(void)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errcode(zkl_report_count(ERRCODE_ZKL_LOCK_LOST)),
 			errmsg("lock \"%s\" is not held", zkl_display_path(under.path)),
 			under.token == 0 ?
 			errdetail("\"zklock.commit_under\" names it, and no session of this server held it when the transaction began to write.") :
