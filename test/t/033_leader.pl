@@ -267,6 +267,7 @@ my $full = ZklockNode->started('full', $zk, %settings, 'max_worker_processes' =>
 like(slurp_file($full->logfile), qr/too many background workers.*HINT: .*max_worker_processes/s, 'no room for the claims process: the log says so');
 my $refused = $full->backend;
 like($refused->run(q{SELECT zk_claim_request('/x', '1 min')})->{err}, qr/55000: the claims process is not running\nHINT:.*max_worker_processes/, 'no room for the claims process: no claims');
+is($refused->query(q{SELECT errors FROM zk_stat_errors() WHERE sqlstate = '55000'}), 1, 'which is counted');
 $refused->quit;
 is(leads($full), 'f', 'no room for the claims process: does not lead');
 is($full->safe_psql('postgres', acquire('/x', '10 s')), 't', 'no room for the claims process: locks work');

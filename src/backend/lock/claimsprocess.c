@@ -26,6 +26,7 @@
 
 #include "backend/lock/claimsprocess.h"
 #include "backend/lock/leader.h"
+#include "backend/report.h"
 #include "compat.h"
 #include "settings.h"
 #include "shared/detached.h"
@@ -142,7 +143,7 @@ zkl_claims_process_find(void)
 	{
 		if (zkl_now() >= until)
 			ereport(ERROR,
-					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errcode(zkl_report_count(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)),
 					errmsg("the claims process is not running"),
 					errhint("More details may be available in the server log.  You might need to increase \"max_worker_processes\"."));
 		zkl_process_sleep(zkl_now() + START_POLL, "ZklockClaimsStart", &wait_event);
