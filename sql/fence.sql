@@ -24,6 +24,12 @@ SELECT zk_fence('thing', 13);
 COMMIT;
 SELECT * FROM zk_fences WHERE resource = 'thing';
 
+-- of rows that are written, PostgreSQL counts neither those that the trigger keeps nor those that it skips
+INSERT INTO zk_fences VALUES ('written', 5), ('thing', 1);
+\echo :ROW_COUNT
+SELECT * FROM zk_fences WHERE resource IN ('written', 'thing') ORDER BY resource;
+DELETE FROM zk_fences WHERE resource = 'written';
+
 -- with tokens of a lock
 SELECT zk_lock_acquire('/regress/a');
 SELECT zk_lock_token('/regress/a') AS first \gset

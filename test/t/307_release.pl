@@ -129,6 +129,8 @@ my @instructions = map { [ /^(\w+) (.*)$/ ] } grep { /^\w/ } split /\n/, text($t
 is(join(' ', grep { !/^(?:ARG|FROM|RUN|COPY|WORKDIR)$/ } map { $_->[0] } @instructions), '', 'Dockerfile: instructions');
 my ($image_version) = map { $_->[1] =~ /^POSTGRES=(\d+)$/ } grep { $_->[0] eq 'ARG' } @instructions;
 cmp_ok($image_version, '>=', $oldest, 'the image has a PostgreSQL that is supported');
+is_deeply([ map { $_->[1] =~ /^(postgres:\S+)/ } grep { $_->[0] eq 'FROM' } @instructions ], [ ('postgres:${POSTGRES}-${RELEASE}') x 2 ],
+	'Dockerfile: both images are of the release of Debian that was chosen');
 my %stage;
 my ($pg_version) = qx{pg_config --version} =~ /(\d+)/;
 foreach (@instructions)
@@ -159,6 +161,8 @@ like(text($top, 'src/settings.c'), qr/"\Q$_\E"/, "package/kubernetes: $_ is a se
 is_deeply([ map { s/:2181$//r } split /,/, $cluster->{parameters}{'zklock.hosts'} ],
 	[ map { "zk-$_." . $kind{StatefulSet}{serviceName} } 0 .. $kind{StatefulSet}{replicas} - 1 ], 'package/kubernetes: zklock.hosts');
 is($cluster->{extensions}[0]{ld_library_path}[0], 'system', 'package/kubernetes: the directory of the client library');
+my %zookeeper = map { $_->{name} => $_->{value} } @{ $kind{StatefulSet}{template}{spec}{containers}[0]{env} };
+is($zookeeper{ZOO_AUTOPURGE_PURGEINTERVAL}, 1, 'package/kubernetes: ZooKeeper removes old snapshots and logs');
 is($kind{Database}{extensions}[0]{version}, $series, 'package/kubernetes: the version');
 
 # "make install" installs these files, below the directories that pg_config names.

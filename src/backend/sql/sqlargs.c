@@ -134,7 +134,7 @@ valid_path(const text *given, bool *escaped)
 	const char *path;
 	const char *fault;
 
-	/* Until then, any text with escapes is taken for a path. */
+	/* Without this, a session's first call takes any escapes for a path. */
 	zkl_display_prepare();
 	unescaped = strstr(shown, "\\x") ? zkl_display_unescape(shown) : NULL;
 	path = unescaped ? unescaped : pg_server_to_any(shown, strlen(shown), PG_UTF8);
